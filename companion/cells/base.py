@@ -1,0 +1,286 @@
+"""The cell: one step of time, split into what depends on the input alone and what must wait."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from companion.cells.initialise import Initialiser, recurrent_initialiser
+
+# A cell that carries one tensor gives it bare: h.  One that carries several gives a tuple: (h, c).
+State: TypeAlias = Tensor | tuple[Tensor, ...]
+Sizes: TypeAlias = int | tuple[int, ...]
+
+C = TypeVar("C", bound="Cell")
+
+
+def map_state(f: Callable[..., Any], *states: Any) -> Any:
+    """Apply ``f`` to each tensor of a state, or to the tensors of several states side by side.
+
+    Args:
+        f: called with one tensor of each state.
+        states: bare tensors, or tuples of equal length.
+
+    Returns:
+        What ``f`` gave, bare or as a tuple like the states.
+
+    Example:
+        >>> map_state(lambda n: n + 1, (3, 4))
+        (4, 5)
+        >>> map_state(lambda n: n + 1, 3)
+        4
+    """
+    if isinstance(states[0], tuple):
+        return tuple(f(*parts) for parts in zip(*states, strict=True))
+    return f(*states)
+
+
+def flat_state(state: State) -> tuple[Tensor, ...]:
+    """The tensors of a state as a tuple, also where it is a bare tensor."""
+    return state if isinstance(state, tuple) else (state,)
+
+
+def autocasting(device_type: str) -> bool:
+    """Whether autocast is on for this kind of device (one question in three dialects of torch)."""
+    try:
+        return bool(torch.is_autocast_enabled(device_type))
+    except TypeError:  # torch 2.3
+        if device_type == "cpu":
+            return bool(torch.is_autocast_cpu_enabled())
+        return bool(torch.is_autocast_enabled())
+    except RuntimeError:  # a device without autocast, such as meta
+        return False
+
+
+def check_tensor(name: str, x: Any, like: Tensor) -> None:
+    """Raise unless ``x`` is a tensor of the dtype and on the device of ``like``, a weight."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    if x.device != like.device:
+        raise ValueError(
+            f"{name}: expected it on {like.device}, where the weights are, got {x.device}; "
+            f"move it with {name}.to({str(like.device)!r})"
+        )
+    if x.dtype != like.dtype and not (x.is_floating_point() and autocasting(x.device.type)):
+        raise ValueError(
+            f"{name}: expected dtype {like.dtype}, as the weights have, got {x.dtype}; "
+            f"convert it with {name}.to({like.dtype})"
+        )
+
+
+def check_state(name: str, state: Any, sizes: Sizes, lead: tuple[int, ...], like: Tensor) -> None:
+    """Raise unless ``state`` has one tensor of shape ``(*lead, size)`` for each of ``sizes``."""
+    if isinstance(sizes, tuple):
+        if not isinstance(state, tuple) or len(state) != len(sizes):
+            pair = "a pair (h, c)" if len(sizes) == 2 else "a tuple"
+            got = f"a tuple of {len(state)}" if isinstance(state, tuple) else type(state).__name__
+            raise TypeError(f"{name}: expected {pair} of {len(sizes)} tensors, got {got}")
+    elif not isinstance(state, Tensor):
+        raise TypeError(f"{name}: expected one tensor, got {type(state).__name__}")
+    parts = flat_state(state)
+    for k, (s, size) in enumerate(zip(parts, flat_sizes(sizes), strict=True)):
+        part = f"{name}[{k}]" if isinstance(sizes, tuple) else name
+        check_tensor(part, s, like)
+        if s.shape != (*lead, size):
+            raise ValueError(f"{part}: expected shape {(*lead, size)}, got {tuple(s.shape)}")
+
+
+def flat_sizes(sizes: Sizes) -> tuple[int, ...]:
+    """The sizes of a state's tensors as a tuple."""
+    return sizes if isinstance(sizes, tuple) else (sizes,)
+
+
+def check_size(name: str, value: Any, least: int = 1) -> None:
+    """Raise unless ``value`` is an int of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__} ({value!r})")
+    if value < least:
+        raise ValueError(f"{name}: expected at least {least}, got {value}")
+
+
+class Cell(nn.Module):
+    r"""One step of time, the base of every recurrent architecture.
+
+    A subclass registers its weights directly on itself and writes two methods,
+
+    .. math::
+
+        u_{1..T} = \mathrm{prepare}(x_{1..T}), \qquad
+        (y_t, s_t) = \mathrm{update}(u_t, s_{t-1}) .
+
+    ``prepare`` holds everything that depends on the input alone, so that it can be computed for
+    all steps at once; ``update`` holds what must wait for the previous state :math:`s_{t-1}`.
+
+    Args:
+        input_size: number of input features, :math:`D`.
+        hidden_size: number of hidden units, :math:`H`.
+        recurrent_init: how ``weight_hh`` starts; ``None`` keeps torch's uniform draw. See
+            :func:`companion.spectral_radius` for the choices.
+
+    Attributes:
+        state_size: an int where the state is one tensor, a tuple of ints where it is several.
+        output_size: number of features of :math:`y_t`.
+
+    Example:
+        A leaky integrator in six lines is a complete architecture:
+
+        >>> import companion, torch
+        >>> class Leaky(Cell):
+        ...     def __init__(self, input_size, hidden_size, bias=True, **new):
+        ...         super().__init__(input_size, hidden_size)
+        ...         self.weight_ih = self.weight(hidden_size, input_size, **new)
+        ...         self.reset_parameters()
+        ...     def prepare(self, x):
+        ...         return torch.nn.functional.linear(x, self.weight_ih)
+        ...     def update(self, u_t, h):
+        ...         h = 0.9 * h + 0.1 * u_t
+        ...         return h, h
+        >>> layer = companion.Recurrence(Leaky, 3, 4, num_layers=2)
+        >>> layer(torch.zeros(2, 7, 3), lengths=[7, 5])[0].shape
+        torch.Size([2, 7, 4])
+    """
+
+    # names of weights that multiply the previous state, where `recurrent_init` applies
+    recurrent_weights: ClassVar[tuple[str, ...]] = ("weight_hh",)
+    state_size: Sizes
+    output_size: int
+    _lent: tuple[str, ...] | None = None  # names of the weights a layer lends
+
+    def __init__(
+        self, input_size: int, hidden_size: int, *, recurrent_init: str | Initialiser | None = None
+    ) -> None:
+        super().__init__()
+        check_size("input_size", input_size, 0)
+        check_size("hidden_size", hidden_size)
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.output_size = hidden_size
+        self.state_size = hidden_size
+        self.recurrent_init = recurrent_initialiser(recurrent_init)
+
+    @staticmethod
+    def weight(
+        *shape: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> nn.Parameter:
+        """A parameter of this shape, to be filled by :meth:`reset_parameters`."""
+        return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights by name, whether the cell owns them or a layer lends them."""
+        return {n: w for n in self.weight_names() if (w := getattr(self, n)) is not None}
+
+    def _own(self) -> Tensor:
+        """A weight as it is stored; only a bound cell has to read one."""
+        own = next(self.parameters(), None)
+        return next(iter(self.weights().values())) if own is None else own
+
+    def weight_names(self) -> tuple[str, ...]:
+        """Names of the weights in order of registration, absent biases included."""
+        return tuple(self._parameters) if self._lent is None else self._lent
+
+    def reset_parameters(self) -> None:
+        r"""Draw every weight from :math:`U(-1/\sqrt{H}, 1/\sqrt{H})`, as torch does.
+
+        Weights named in ``recurrent_weights`` are then set by ``recurrent_init``, one square
+        block (one gate) at a time.
+        """
+        bound = 1 / math.sqrt(self.hidden_size)
+        for w in self.weights().values():
+            nn.init.uniform_(w, -bound, bound)
+        if self.recurrent_init is not None:
+            for name in self.recurrent_weights:
+                for block in self.weights()[name].detach().split(self.hidden_size):
+                    self.recurrent_init(block)
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """Everything that does not wait: ``(..., D) -> (..., G)``, for any leading shape."""
+        raise NotImplementedError(f"{type(self).__name__} has no prepare")
+
+    def update(self, u_t: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """What must wait: ``(n, G)`` and the state give the output ``(n, H)`` and a new state."""
+        raise NotImplementedError(f"{type(self).__name__} has no update")
+
+    def begin(self, batch_size: int, like: Tensor) -> None:
+        """Draw what stays fixed for one whole sequence; called on the copy a layer binds."""
+
+    def initial_state(self, batch_size: int, like: Tensor | None = None) -> State:
+        """The state before the first step, zeros.
+
+        Args:
+            batch_size: number of sequences, :math:`B`.
+            like: a tensor whose dtype and device the state takes; default: the weights'.
+
+        Returns:
+            A tensor ``(B, state_size)``, or a tuple of such tensors.
+        """
+        make = (self._own() if like is None else like).new_zeros
+        return cast(State, map_state(lambda n: make(batch_size, n), self.state_size))
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        """One step of time: ``update(prepare(x_t), state)``.
+
+        Args:
+            x_t: one input for each sequence, ``(B, D)``.
+            state: the state before this step.
+
+        Returns:
+            The output ``(B, H)`` and the state after this step; the given state is unchanged.
+        """
+        return self.update(self.prepare(x_t), state)
+
+    def forward(self, input: Tensor, hx: State | None = None) -> State:
+        """One step, with the calling convention of ``torch.nn.RNNCell``: the new state alone.
+
+        Args:
+            input: ``(B, D)``, or ``(D,)`` for one sequence.
+            hx: the state, each part ``(B, H)`` or ``(H,)``; default: the initial state.
+
+        Returns:
+            The state after this step, in the layout of ``hx``.
+
+        Raises:
+            TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
+        """
+        own = self._own()
+        check_tensor("input", input, own)
+        if input.dim() not in (1, 2):
+            raise ValueError(f"input: expected 1 or 2 dimensions, got {input.dim()}")
+        if input.shape[-1] != self.input_size:
+            raise ValueError(
+                f"input: expected last dimension {self.input_size} (input_size), "
+                f"got {input.shape[-1]}"
+            )
+        batched = input.dim() == 2
+        if hx is None:
+            hx = self.initial_state(len(input) if batched else 1, own)
+        else:
+            check_state("hx", hx, self.state_size, tuple(input.shape[:-1]), own)
+            hx = hx if batched else map_state(lambda s: s.unsqueeze(0), hx)
+        _, state = self.step(input if batched else input.unsqueeze(0), cast(State, hx))
+        return state if batched else cast(State, map_state(lambda s: s.squeeze(0), state))
+
+
+def bind(cell: C, weights: Mapping[str, Tensor | None], training: bool | None = None) -> C:
+    """The same equations reading the given weights: a shallow copy, nothing registered.
+
+    A layer keeps the parameters under torch's names and lends them to its cells for one call, so
+    that a weight that is parametrized (or dropped, or normalised) is computed once a call.
+
+    Args:
+        cell: the cell whose equations and options to use; it stays as it is.
+        weights: a tensor, or ``None`` for an absent bias, for every name the cell reads.
+        training: the mode of the copy; default: the cell's own.
+
+    Returns:
+        A copy of the cell that reads ``weights``.
+    """
+    bound = object.__new__(type(cell))
+    bound.__dict__.update(cell.__dict__)
+    bound.__dict__.update(weights)
+    bound.__dict__.update(_parameters={}, _lent=tuple(weights))
+    if training is not None:
+        bound.training = training
+    return bound

@@ -1,0 +1,393 @@
+"""The sequence layer around any cell: stacking, directions, dropout, layouts, state."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from companion.cells import Cell, State, bind, find, flat_state, map_state
+from companion.cells.base import check_size, check_state, check_tensor
+from companion.run import Plan, plan_packed, plan_ragged, plan_whole, run
+
+
+class Recurrence(nn.Module):
+    r"""A recurrent cell run along time, in layers and directions.
+
+    .. math::
+
+        y_t, s_t = \mathrm{step}(x_t, s_{t-1}), \qquad t = 1, \dots, T
+
+    Layer :math:`k+1` reads the outputs of layer :math:`k`. A bidirectional layer runs a second
+    cell from the last valid step to the first and concatenates both outputs. The weights of the
+    cells are parameters of this module, named as in torch: ``weight_hh_l0``,
+    ``weight_ih_l1_reverse``.
+
+    Args:
+        cell: name of an architecture (a key of ``companion.ARCHITECTURES``) or a subclass of
+            :class:`companion.Cell`.
+        input_size: number of input features, :math:`D`.
+        hidden_size: number of hidden units, :math:`H`.
+        num_layers: number of stacked layers, :math:`L`.
+        bias: whether the cells have biases.
+        batch_first: whether inputs and outputs are (B, T, ...) rather than (T, B, ...). The state
+            is (L·directions, B, ...) in both.
+        dropout: probability of dropping an output between layers while training.
+        bidirectional: whether to run both directions.
+        device, dtype: of the weights.
+        options: further keyword arguments of the cell.
+
+    Raises:
+        TypeError, ValueError: if an argument has the wrong type or is out of range.
+
+    Example:
+        >>> import torch
+        >>> layer = Recurrence("rnn", input_size=3, hidden_size=4, num_layers=2)
+        >>> y, state = layer(torch.zeros(2, 7, 3), lengths=[7, 5])
+        >>> y.shape, state.shape
+        (torch.Size([2, 7, 4]), torch.Size([2, 2, 4]))
+    """
+
+    # what error messages call the two arguments of forward
+    _names = ("x", "state")
+
+    def __init__(
+        self,
+        cell: str | type[Cell],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = True,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        check_size("num_layers", num_layers)
+        if isinstance(dropout, bool) or not isinstance(dropout, int | float):
+            raise TypeError(f"dropout: expected a number, got {type(dropout).__name__}")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout: expected a probability between 0 and 1, got {dropout}")
+        if dropout and num_layers == 1:
+            warnings.warn(
+                "dropout acts between layers: with num_layers=1 it has no effect", stacklevel=2
+            )
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
+        self.bidirectional = bidirectional
+        self.directions = 2 if bidirectional else 1
+
+        architecture = find(cell)
+        make: Callable[..., Cell] = architecture.cell
+        options = {**architecture.options, **options}
+        cells, width = [], input_size
+        for layer in range(num_layers):
+            for direction in range(self.directions):
+                part = make(width, hidden_size, bias=bias, device=device, dtype=dtype, **options)
+                for name, w in part._parameters.items():
+                    if w is not None:
+                        self.register_parameter(name + suffix(layer, direction), w)
+                part._lent = part.weight_names()  # the cell keeps its equations, we its weights
+                part._parameters.clear()
+                cells.append(part)
+            width = self.directions * part.output_size
+        self._cells = tuple(cells)  # in a tuple, so that they are not submodules
+
+    @property
+    def output_size(self) -> int:
+        """Number of output features, both directions together."""
+        return self.directions * self._cells[0].output_size
+
+    def cell(self, layer: int, direction: int = 0) -> Cell:
+        """One cell, bound to this module's weights as they are now.
+
+        Args:
+            layer: 0 is the lowest.
+            direction: 0 runs forward in time, 1 backward.
+
+        Returns:
+            A cell to call; it holds tensors, not parameters, and is meant for one use.
+        """
+        part, end = self._cells[layer * self.directions + direction], suffix(layer, direction)
+        weights = {n: getattr(self, n + end, None) for n in part.weight_names()}
+        return bind(part, weights, self.training)
+
+    def reset_parameters(self) -> None:
+        """Draw all weights anew, in the order of torch."""
+        for layer in range(self.num_layers):
+            for direction in range(self.directions):
+                self.cell(layer, direction).reset_parameters()
+
+    def flatten_parameters(self) -> None:
+        """Does nothing; it is here because code written for torch.nn calls it."""
+
+    @property
+    def all_weights(self) -> list[list[Tensor]]:
+        """The weights of each cell in order, as ``torch.nn.RNNBase.all_weights``."""
+        pairs = [(k, d) for k in range(self.num_layers) for d in range(self.directions)]
+        return [list(self.cell(k, d).weights().values()) for k, d in pairs]
+
+    def initial_state(self, batch_size: int) -> State:
+        """The state before the first step.
+
+        Args:
+            batch_size: number of sequences, :math:`B`.
+
+        Returns:
+            A tensor (L·directions, B, state_size), or a tuple of such tensors.
+        """
+        check_size("batch_size", batch_size, 0)
+        own = self._own()
+        parts = [cell.initial_state(batch_size, own) for cell in self._cells]
+        return _stack(parts)
+
+    def step(self, x_t: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """One time step through all layers, for streaming.
+
+        Args:
+            x_t: one input for each sequence, (B, D), or (D,) for a single one.
+            state: the state before this step, as :meth:`initial_state` gives it, without the
+                batch dimension if ``x_t`` has none; default: the initial state.
+
+        Returns:
+            The output (B, H) or (H,), and the state after this step. The given state is
+            unchanged.
+
+        Raises:
+            ValueError: if the layer is bidirectional, or an argument does not fit.
+            TypeError: if an argument has the wrong type.
+        """
+        if self.bidirectional:
+            raise ValueError(
+                "step: a bidirectional layer cannot run step by step, since its backward half "
+                "starts at the end of the sequence"
+            )
+        check_tensor("x_t", x_t, self._own())
+        if x_t.dim() not in (1, 2) or x_t.shape[-1] != self.input_size:
+            raise ValueError(
+                f"x_t: expected (B, {self.input_size}) or ({self.input_size},), "
+                f"got {tuple(x_t.shape)}"
+            )
+        batched = x_t.dim() == 2
+        x_t = x_t if batched else x_t.unsqueeze(0)
+        state = self._state(state, x_t.shape[0], batched)
+        after = []
+        for layer in range(self.num_layers):
+            if layer:
+                x_t = F.dropout(x_t, self.dropout, self.training)
+            x_t, s = self.cell(layer).step(x_t, _pick(state, layer))
+            after.append(s)
+        state = _stack(after)
+        if batched:
+            return x_t, state
+        return x_t.squeeze(0), cast(State, map_state(lambda s: s.squeeze(1), state))
+
+    def forward(
+        self,
+        x: Tensor | PackedSequence,
+        state: State | None = None,
+        *,
+        lengths: Tensor | Sequence[int] | None = None,
+        reset: Tensor | None = None,
+        form: str | None = None,
+    ) -> tuple[Any, State]:
+        """The whole sequence.
+
+        Args:
+            x: (B, T, D) if ``batch_first``, else (T, B, D); (T, D) for a single sequence; or a
+                PackedSequence.
+            state: the state before the first step, as :meth:`initial_state` gives it; default:
+                the initial state.
+            lengths: (B,) how many steps of each row are valid; the rest is padding, which is
+                never read and may hold NaN. 0 is valid.
+            reset: bool, laid out as batch and time of ``x``: set the state to the initial one
+                before this step, so that several documents can share a row.
+            form: how to run; ``None`` picks the fastest form that honours the arguments.
+
+        Returns:
+            The outputs in the layout of ``x``, 0 where it is padding; and the state at each row's
+            last valid step (a backward direction's: at its first step), (L·directions, B, H).
+            A row of length 0 keeps its state.
+
+        Raises:
+            TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
+        """
+        if isinstance(x, PackedSequence):
+            return self._forward_packed(x, state, lengths, reset, form)
+        self._check_input(x)
+        batched = x.dim() == 3
+        time = 1 if self.batch_first and batched else 0
+        if not batched:
+            x = x.unsqueeze(1)
+        elif time:
+            x = x.transpose(0, 1)
+        T, B = x.shape[:2]
+        lengths = _check_lengths(lengths, B, T, batched)
+        reset = _check_reset(reset, B, T, batched, time)
+        state = self._state(state, B, batched)
+        if lengths is None and reset is None:
+            plan = plan_whole(T, B)
+        else:
+            plan = plan_ragged(T, B, lengths, reset, x.device)
+
+        rows = x.reshape(T * B, self.input_size)
+        if plan.index is not None:
+            rows = rows[plan.index]
+        y, state = self._layers(rows, state, plan, form)
+        if plan.index is not None:
+            y = y.new_zeros(T * B, y.shape[1]).index_copy(0, plan.index, y)
+        y = y.view(T, B, y.shape[1])
+        if batched:
+            return (y.transpose(0, 1) if time else y), state
+        return y.squeeze(1), cast(State, map_state(lambda s: s.squeeze(1), state))
+
+    def _forward_packed(
+        self, x: PackedSequence, state: State | None, lengths: Any, reset: Any, form: str | None
+    ) -> tuple[PackedSequence, State]:
+        for name, given in (("lengths", lengths), ("reset", reset)):
+            if given is not None:
+                raise ValueError(
+                    f"{name}: not with a PackedSequence, which is packed already; "
+                    f"give the padded tensor with {name} instead"
+                )
+        rows, sizes, order, back = x.data, x.batch_sizes, x.sorted_indices, x.unsorted_indices
+        check_tensor(f"{self._names[0]}.data", rows, self._own())
+        if rows.dim() != 2 or rows.shape[1] != self.input_size:
+            raise ValueError(
+                f"{self._names[0]}.data: expected (N, {self.input_size}) (input_size), "
+                f"got {tuple(rows.shape)}"
+            )
+        state = self._state(state, int(sizes[0]), True)
+        if order is not None:
+            state = cast(State, map_state(lambda s: s[:, order], state))
+        y, state = self._layers(rows, state, plan_packed(sizes, rows.device), form)
+        if back is not None:
+            state = cast(State, map_state(lambda s: s[:, back], state))
+        return PackedSequence(y, sizes, order, back), state
+
+    def _layers(
+        self, x: Tensor, state: State, plan: Plan, form: str | None
+    ) -> tuple[Tensor, State]:
+        """All layers and directions over packed rows."""
+        initial = state
+        if plan.owner is not None:
+            initial = self.initial_state(flat_state(state)[0].shape[1])
+        after = []
+        for layer in range(self.num_layers):
+            if layer:
+                x = F.dropout(x, self.dropout, self.training)
+            outputs = []
+            for direction in range(self.directions):
+                k = layer * self.directions + direction
+                cell = self.cell(layer, direction)
+                s = plan.start(_pick(state, k), _pick(initial, k), direction)
+                cell.begin(flat_state(s)[0].shape[0], x)
+                y, s = run(cell, plan.mirror(x) if direction else x, plan.sizes, s, form)
+                outputs.append(plan.mirror(y) if direction else y)
+                after.append(plan.finish(s, direction))
+            x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
+        return x, _stack(after)
+
+    def _own(self) -> Tensor:
+        """A weight as it is stored; never a parametrized one, which would cost its computation."""
+        return next(self.parameters())
+
+    def _check_input(self, x: Any) -> None:
+        name = self._names[0]
+        check_tensor(name, x, self._own())
+        if x.dim() not in (2, 3):
+            raise ValueError(
+                f"{name}: expected 3 dimensions, or 2 for a single sequence, got {x.dim()}"
+            )
+        if x.shape[-1] != self.input_size:
+            raise ValueError(
+                f"{name}: expected last dimension {self.input_size} (input_size), "
+                f"got {x.shape[-1]}"
+            )
+
+    def _state(self, state: State | None, B: int, batched: bool) -> State:
+        """The state to start from, checked, with a batch dimension."""
+        if state is None:
+            return self.initial_state(B)
+        lead = (len(self._cells), B) if batched else (len(self._cells),)
+        check_state(self._names[1], state, self._cells[0].state_size, lead, self._own())
+        return state if batched else cast(State, map_state(lambda s: s.unsqueeze(1), state))
+
+    def extra_repr(self) -> str:
+        """The arguments that differ from their defaults."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in [
+            ("num_layers", 1),
+            ("bias", True),
+            ("batch_first", type(self) is Recurrence),
+            ("dropout", 0.0),
+            ("bidirectional", False),
+        ]:
+            if getattr(self, name) != default:
+                text += f", {name}={getattr(self, name)}"
+        if type(self) is Recurrence:
+            return f"{type(self._cells[0]).__name__}, {text}"
+        return text
+
+
+def suffix(layer: int, direction: int) -> str:
+    """What torch appends to a weight's name: ``_l0``, ``_l1_reverse``."""
+    return f"_l{layer}" + ("_reverse" if direction else "")
+
+
+def _pick(state: State, k: int) -> State:
+    return cast(State, map_state(lambda s: s[k], state))
+
+
+def _stack(states: list[State]) -> State:
+    return cast(State, map_state(lambda *s: torch.stack(s), *states))
+
+
+def _check_lengths(lengths: Any, B: int, T: int, batched: bool) -> Tensor | None:
+    if lengths is None:
+        return None
+    if not batched and isinstance(lengths, int) and not isinstance(lengths, bool):
+        lengths = [lengths]
+    try:
+        n = torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError) as e:
+        raise TypeError(f"lengths: expected {B} integers, got {lengths!r}") from e
+    if n.numel() == 0 and not isinstance(lengths, Tensor):
+        n = n.long()  # an empty list
+    if n.dtype.is_floating_point or n.dtype.is_complex or n.dtype == torch.bool:
+        raise TypeError(f"lengths: expected integers, got {n.dtype}")
+    if not batched and n.dim() == 0:
+        n = n.unsqueeze(0)
+    if n.shape != (B,):
+        raise ValueError(f"lengths: expected shape ({B},), one for each row, got {tuple(n.shape)}")
+    n = n.detach().cpu().long()
+    if B and not (0 <= int(n.min()) and int(n.max()) <= T):
+        raise ValueError(
+            f"lengths: expected values from 0 to {T}, the number of steps, got {n.tolist()}"
+        )
+    return n
+
+
+def _check_reset(reset: Any, B: int, T: int, batched: bool, time: int) -> Tensor | None:
+    """The resets as (B, T) on the CPU."""
+    if reset is None:
+        return None
+    if not isinstance(reset, Tensor) or reset.dtype != torch.bool:
+        got = reset.dtype if isinstance(reset, Tensor) else type(reset).__name__
+        raise TypeError(f"reset: expected a tensor of dtype torch.bool, got {got}")
+    shape = (T,) if not batched else (B, T) if time else (T, B)
+    if reset.shape != shape:
+        raise ValueError(
+            f"reset: expected shape {shape}, batch and time laid out as in the input, "
+            f"got {tuple(reset.shape)}"
+        )
+    reset = reset.detach().cpu()
+    return reset.unsqueeze(0) if not batched else reset if time else reset.t()

@@ -1,0 +1,107 @@
+"""Layers with the constructors, arguments and parameter names of ``torch.nn``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from companion.cells import State
+from companion.cells.initialise import Initialiser
+from companion.layers import Recurrence
+
+
+class _TorchLayer(Recurrence):
+    """The calling convention of ``torch.nn.RNNBase``."""
+
+    _names = ("input", "hx")
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: State | None = None,
+        *,
+        lengths: Tensor | Sequence[int] | None = None,
+        reset: Tensor | None = None,
+        form: str | None = None,
+    ) -> tuple[Any, State]:
+        """The whole sequence; see :meth:`companion.Recurrence.forward`."""
+        return super().forward(input, hx, lengths=lengths, reset=reset, form=form)
+
+
+class RNN(_TorchLayer):
+    r"""The vanilla recurrent layer, a drop-in for ``torch.nn.RNN``.
+
+    .. math:: h_t = \phi(W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh})
+
+    Same constructor, calls, returns, parameter names and, from the same seed, the same weights.
+    What torch lacks is keyword-only: ``lengths``, ``reset``, ``form``, ``recurrent_init``, and
+    the methods ``initial_state`` and ``step``.
+
+    Args:
+        input_size: number of input features, :math:`D`.
+        hidden_size: number of hidden units, :math:`H`.
+        num_layers: number of stacked layers, :math:`L`.
+        nonlinearity: :math:`\phi`, ``"tanh"`` or ``"relu"``.
+        bias: whether the biases exist.
+        batch_first: whether inputs and outputs are (B, T, ...); the state never is.
+        dropout: probability of dropping an output between layers while training.
+        bidirectional: whether to run both directions.
+        device, dtype: of the weights.
+        recurrent_init: how each ``weight_hh`` starts: ``"orthogonal"``, ``"identity"``, a function
+            such as :func:`companion.spectral_radius` gives, or ``None`` for torch's uniform draw.
+
+    Shapes:
+        input (T, B, D), (B, T, D) if ``batch_first``, (T, D) for one sequence, or a
+        PackedSequence; output the same with directions·H features; ``hx`` and the final state
+        (L·directions, B, H).
+
+    Raises:
+        TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
+
+    Source:
+        Elman (1990); the equation in torch's form.
+
+    Example:
+        >>> import torch
+        >>> rnn = RNN(3, 4, batch_first=True)
+        >>> rnn.load_state_dict(torch.nn.RNN(3, 4).state_dict())
+        <All keys matched successfully>
+        >>> y, h_n = rnn(torch.zeros(2, 7, 3), lengths=[7, 0])
+        >>> y.shape, h_n.shape, y[1].abs().sum().item()
+        (torch.Size([2, 7, 4]), torch.Size([1, 2, 4]), 0.0)
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        recurrent_init: str | Initialiser | None = None,
+    ) -> None:
+        super().__init__(
+            "rnn",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+            nonlinearity=nonlinearity,
+            recurrent_init=recurrent_init,
+        )
+        self.nonlinearity = nonlinearity
