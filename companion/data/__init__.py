@@ -1,0 +1,86 @@
+"""Data sets by name, vocabularies, and batches of sequences.
+
+``load("surnames")`` works anywhere; ``python -m companion data list`` shows what else there is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from companion.data.batching import Batches, batches, pad
+from companion.data.catalogue import CATALOGUE, find
+from companion.data.entry import DataFile, DataSet
+from companion.data.fetching import DataError, fetch, folder_of, unpacked, verify
+from companion.data.labelled import Digits, Labelled, Split, Surnames
+from companion.data.vocabulary import Vocab, build_vocab_from_iterator
+
+__all__ = [
+    "CATALOGUE",
+    "Batches",
+    "DataError",
+    "DataFile",
+    "DataSet",
+    "Digits",
+    "Labelled",
+    "Split",
+    "Surnames",
+    "Vocab",
+    "batches",
+    "build_vocab_from_iterator",
+    "fetch",
+    "load",
+    "pad",
+    "verify",
+]
+
+
+@overload
+def load(name: Literal["surnames"], *, download: bool = False) -> Surnames: ...
+@overload
+def load(name: Literal["digits"], *, download: bool = False) -> Digits: ...
+@overload
+def load(name: str, *, download: bool = False) -> Any: ...
+
+
+def load(name: str, *, download: bool = False) -> Any:
+    """Load a data set of the catalogue.
+
+    Args:
+        name: of the data set; ``python -m companion data list`` shows them.
+        download: fetch what is not on this machine. Without it nothing uses the network.
+
+    Returns:
+        The data as its loader reads it, such as ``Surnames`` or ``Digits``. A download set without
+        a loader of its own gives a dict from file name to path; the path of an archive is that of
+        the folder it is unpacked in.
+
+    Raises:
+        ValueError: unknown name.
+        DataError: a download set that is not here, or cannot be had.
+        ImportError: the pip package that carries the set is not installed.
+
+    Example:
+        >>> surnames = load("surnames")
+        >>> len(surnames), len(surnames.languages)
+        (9584, 15)
+        >>> train, valid, test = surnames.split(seed=0)
+        >>> len(train), len(valid), len(test)
+        (7668, 958, 958)
+    """
+    entry = find(name)
+    if entry.kind == "download":
+        folder = folder_of(entry)
+        missing = [file.name for file in entry.files if not (folder / file.name).is_file()]
+        if missing and not download:
+            raise DataError(
+                f"{name}: {', '.join(missing)} not found in {folder}; the set is not part of the "
+                f"package. Run `python -m companion data fetch {name}`, or load({name!r}, "
+                "download=True)."
+            )
+        paths: list[Path] = fetch(name)
+        if entry.loader is None:
+            pairs = zip(entry.files, paths, strict=True)
+            return {file.name: unpacked(path) if file.unpack else path for file, path in pairs}
+    assert entry.loader is not None  # DataSet sees to it
+    return entry.loader()

@@ -1,0 +1,96 @@
+"""The form of an entry of the catalogue: one data set and its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+__all__ = ["DataFile", "DataSet"]
+
+Kind = Literal["vendored", "pip", "download", "generated"]
+HASH = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a data set.
+
+    Args:
+        name: its name in the folder of the data set.
+        hash: ``sha256:…`` or ``md5:…`` in lower-case hexadecimal. There is no file without one.
+        url: where to get it; empty for vendored files.
+        unpack: it is a tar or zip archive, to be unpacked beside itself.
+    """
+
+    name: str
+    hash: str
+    url: str = ""
+    unpack: bool = False
+
+    def __post_init__(self) -> None:
+        if not HASH.fullmatch(self.hash):
+            raise ValueError(
+                f"hash of {self.name}: expected sha256:… or md5:… in hexadecimal, "
+                f"got {self.hash!r}; a file whose hash is unknown is not fetched"
+            )
+        if re.search(r"(^|[/\\])\.\.([/\\]|$)|^[/\\]", self.name) or not self.name:
+            raise ValueError(f"name: expected a file name in the set's folder, got {self.name!r}")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One entry of the catalogue.
+
+    Args:
+        name: what ``load`` is called with.
+        task: what it is used for.
+        size: how much of what, in words.
+        licence: of the data, in words.
+        source: package with version, or address, it is from.
+        kind: ``vendored`` (comes with this package), ``pip`` (comes with another package),
+            ``download`` (fetched on request) or ``generated`` (computed).
+        files: files with their hashes, of vendored and download sets.
+        loader: reads the set and returns it. Without one, ``load`` returns the paths of the files.
+        package: the pip package that carries it, of pip sets.
+        citation: paper or author to cite.
+        notes: what a user must know.
+    """
+
+    name: str
+    task: str
+    size: str
+    licence: str
+    source: str
+    kind: Kind
+    files: tuple[DataFile, ...] = ()
+    loader: Callable[[], Any] | None = None
+    package: str = ""
+    citation: str = ""
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name):
+            raise ValueError(f"name: expected lower case, digits and hyphens, got {self.name!r}")
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"kind: expected one of {get_args(Kind)}, got {self.kind!r}")
+        if self.kind in ("vendored", "download") and not self.files:
+            raise ValueError(f"files: expected the files of {self.name}, got none")
+        for file in self.files:
+            if self.kind == "download" and not file.url.startswith(("https://", "http://")):
+                raise ValueError(f"url of {file.name}: expected http(s)://…, got {file.url!r}")
+        if self.kind == "pip" and not self.package:
+            raise ValueError(f"package: expected the pip package that carries {self.name}")
+        if self.loader is None and self.kind != "download":
+            raise ValueError(f"loader: expected a function that reads {self.name}, got none")
+
+    @property
+    def how_to_get(self) -> str:
+        """What to type to have this data set, in one phrase."""
+        return {
+            "vendored": f'load("{self.name}"); it comes with this package',
+            "pip": f'pip install {self.package}, then load("{self.name}")',
+            "download": f'python -m companion data fetch {self.name}, then load("{self.name}")',
+            "generated": f'load("{self.name}"); it is computed',
+        }[self.kind]

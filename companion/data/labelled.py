@@ -1,0 +1,157 @@
+"""Data sets of one label a row, and the data sets that chapters load by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+__all__ = ["Digits", "Labelled", "Split", "Surnames", "load_digits", "load_surnames"]
+
+FILES = Path(__file__).parent / "files"
+
+
+class Split(NamedTuple):
+    """Three disjoint parts of one data set."""
+
+    train: Any
+    valid: Any
+    test: Any
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Labelled:
+    """N rows with one label each; what ``Surnames`` and ``Digits`` have in common."""
+
+    labels: Tensor
+    # the fields with one entry a row, next to labels
+    rows: ClassVar[tuple[str, ...]] = ()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} rows, fields: labels, {', '.join(self.rows)})"
+
+    def subset(self, indices: Tensor) -> Self:
+        """The rows with these indices, in this order.
+
+        Args:
+            indices: int64 of shape (n,); a row may come several times.
+
+        Raises:
+            TypeError: indices is not a one-dimensional int64 tensor.
+            IndexError: there is no such row.
+        """
+        if not isinstance(indices, Tensor) or indices.dtype != torch.int64 or indices.ndim != 1:
+            got = (
+                f"{indices.dtype} of shape {tuple(indices.shape)}"
+                if isinstance(indices, Tensor)
+                else type(indices).__name__
+            )
+            raise TypeError(f"indices: expected an int64 tensor of shape (n,), got {got}")
+        chosen: dict[str, Any] = {"labels": self.labels[indices]}
+        for field in self.rows:
+            column = getattr(self, field)
+            chosen[field] = (
+                column[indices]
+                if isinstance(column, Tensor)
+                else [column[i] for i in indices.tolist()]
+            )
+        return replace(self, **chosen)
+
+    def split(self, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> Split:
+        """Divide the rows into three disjoint parts, each label in the same proportion.
+
+        Args:
+            seed: the same seed gives the same parts on every machine and device.
+            valid: share of the rows for validation.
+            test: share of the rows for the test. What remains is for training.
+
+        Returns:
+            Split(train, valid, test), each of the class of the whole, rows in random order. Of a
+            label with n rows, round(n · valid) and round(n · test) go to the last two parts.
+
+        Raises:
+            ValueError: a share is negative, or they leave nothing for training.
+        """
+        if not (valid >= 0 and test >= 0 and valid + test < 1):
+            raise ValueError(
+                "valid, test: expected shares of at least 0 with a sum below 1, "
+                f"got valid={valid}, test={test}"
+            )
+        generator = torch.Generator().manual_seed(seed)
+        parts: list[list[Tensor]] = [[], [], []]
+        for label in self.labels.unique():
+            rows = (self.labels == label).nonzero(as_tuple=True)[0]
+            rows = rows[torch.randperm(len(rows), generator=generator)]
+            n_valid, n_test = round(len(rows) * valid), round(len(rows) * test)
+            sizes = [len(rows) - n_valid - n_test, n_valid, n_test]
+            for part, chosen in zip(parts, rows.split(sizes), strict=True):
+                part.append(chosen)
+        shuffled = []
+        for part in parts:
+            rows = torch.cat(part) if part else torch.empty(0, dtype=torch.int64)
+            shuffled.append(self.subset(rows[torch.randperm(len(rows), generator=generator)]))
+        return Split(*shuffled)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Surnames(Labelled):
+    """Surnames and the language of each.
+
+    Attributes:
+        names: N surnames, in Latin letters with the accents of their language.
+        labels: int64 (N,), positions in ``languages``.
+        languages: names of the 15 languages, in alphabetical order.
+    """
+
+    names: list[str]
+    languages: list[str]
+    rows: ClassVar[tuple[str, ...]] = ("names",)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Digits(Labelled):
+    """Handwritten digits of 8 × 8 pixels.
+
+    Attributes:
+        images: float32 (N, 8, 8), from 0 (paper) to 1 (ink).
+        labels: int64 (N,), the digit itself.
+    """
+
+    images: Tensor
+    rows: ClassVar[tuple[str, ...]] = ("images",)
+
+
+def load_surnames() -> Surnames:
+    """Read the vendored surnames: 9,584 names of 15 languages."""
+    text = (FILES / "surnames" / "surnames.tsv").read_text(encoding="utf-8")
+    pairs = [line.split("\t") for line in text.splitlines()]
+    languages = sorted({language for _, language in pairs})
+    position = {language: i for i, language in enumerate(languages)}
+    labels = torch.tensor([position[language] for _, language in pairs])
+    return Surnames(labels=labels, names=[name for name, _ in pairs], languages=languages)
+
+
+def load_digits() -> Digits:
+    """Read the 1,797 digits that scikit-learn carries.
+
+    Raises:
+        ImportError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.datasets import load_digits as read
+    except ImportError as error:
+        raise ImportError(
+            "the data set 'digits' comes with the package scikit-learn, which is not installed; "
+            "run: pip install scikit-learn"
+        ) from error
+    bunch = read()
+    return Digits(
+        labels=torch.tensor(bunch.target, dtype=torch.int64),
+        images=torch.tensor(bunch.images / 16, dtype=torch.float32),
+    )

@@ -1,0 +1,174 @@
+"""pad and batches."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from companion.data import batches, pad
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 99), max_size=6), min_size=1, max_size=6))
+def test_what_was_padded_comes_back(sequences):
+    padded, lengths = pad(sequences, value=0)
+    assert padded.shape == (len(sequences), max(map(len, sequences)))
+    assert padded.dtype == lengths.dtype == torch.int64
+    for row, length, sequence in zip(padded.tolist(), lengths.tolist(), sequences, strict=True):
+        assert row[:length] == sequence
+        assert row[length:] == [0] * (padded.shape[1] - len(sequence))
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_features_value_and_layout(batch_first):
+    a, b = torch.randn(3, 2), torch.randn(1, 2)
+    padded, lengths = pad([a, b], value=-1.5, batch_first=batch_first)
+    assert padded.shape == ((2, 3, 2) if batch_first else (3, 2, 2))
+    rows = padded if batch_first else padded.transpose(0, 1)
+    assert torch.equal(rows[0], a) and torch.equal(rows[1, :1], b)
+    assert (rows[1, 1:] == -1.5).all()
+    assert lengths.tolist() == [3, 1]
+
+
+def test_lengths_go_into_pack_padded_sequence():
+    padded, lengths = pad([torch.ones(2, 1), torch.ones(3, 1)])
+    packed = torch.nn.utils.rnn.pack_padded_sequence(
+        padded, lengths, batch_first=True, enforce_sorted=False
+    )
+    assert packed.batch_sizes.tolist() == [2, 2, 1]
+
+
+def test_sequences_of_length_zero():
+    padded, lengths = pad([torch.empty(0, 4), torch.ones(2, 4)])
+    assert padded.shape == (2, 2, 4) and lengths.tolist() == [0, 2]
+    padded, lengths = pad([torch.empty(0, 4), torch.empty(0, 4)])
+    assert padded.shape == (2, 0, 4) and lengths.tolist() == [0, 0]
+    # an empty list says nothing of its dtype or its features: it takes those of the others
+    padded, _ = pad([[], torch.ones(2, 4, dtype=torch.float64)])
+    assert padded.shape == (2, 2, 4) and padded.dtype == torch.float64
+    padded, _ = pad([[], []])
+    assert padded.shape == (2, 0) and padded.dtype == torch.int64
+
+
+def test_gradients_pass_and_nothing_is_changed():
+    a = torch.ones(2, requires_grad=True)
+    b = torch.ones(1)
+    padded, _ = pad([a, b], value=float("nan"))
+    padded[0].sum().backward()
+    assert a.grad.tolist() == [1, 1] and b.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("sequences", "error", "words"),
+    [
+        ([], ValueError, "expected at least one sequence"),
+        (torch.ones(2, 3), TypeError, "expected a list of tensors.*got Tensor"),
+        ("abc", TypeError, "got str"),
+        ((x for x in [[1]]), TypeError, "got generator"),
+        ([[1], "ab"], TypeError, r"sequences\[1\].*got str"),
+        ([["a", "b"]], TypeError, r"sequences\[0\]: expected numbers.*Vocab"),
+        ([[1], None], TypeError, r"sequences\[1\].*got NoneType"),
+        ([[1], [[1, 2], [3]]], TypeError, r"sequences\[1\]: expected numbers"),
+        ([torch.tensor(3)], ValueError, r"sequences\[0\].*without dimensions"),
+        ([torch.ones(2, 3), torch.ones(2, 4)], ValueError, r"sequences\[1\]: expected shape"),
+        ([torch.ones(2), torch.ones(2, 1)], ValueError, r"sequences\[1\]"),
+        ([[1], [1.5]], ValueError, r"sequences\[1\].*int64.*float32"),
+        ([torch.ones(1), torch.ones(1, device="meta")], ValueError, r"sequences\[1\].*meta"),
+    ],
+)
+def test_pad_refuses(sequences, error, words):
+    with pytest.raises(error, match=words):
+        pad(sequences)
+
+
+def rows(data):
+    return [row for (x,) in data for row in x.tolist()]
+
+
+def test_in_order_with_a_short_last_batch():
+    data = batches(torch.arange(7), list("abcdefg"), batch_size=3)
+    assert len(data) == 3
+    got = [(x.tolist(), names) for x, names in data]
+    assert got == [([0, 1, 2], list("abc")), ([3, 4, 5], list("def")), ([6], ["g"])]
+    assert got == [(x.tolist(), names) for x, names in data]  # a second epoch
+
+
+def test_columns_stay_together_when_shuffled():
+    n = 50
+    seen = []
+    for x, y, names in batches(
+        torch.arange(n),
+        torch.arange(n) * 2,
+        [str(i) for i in range(n)],
+        batch_size=8,
+        shuffle=True,
+    ):
+        assert (y == 2 * x).all() and names == [str(i) for i in x.tolist()]
+        seen += x.tolist()
+    assert sorted(seen) == list(range(n)) and seen != list(range(n))
+
+
+def test_every_epoch_is_new_and_the_seed_repeats_them():
+    def three_epochs(seed):
+        data = batches(torch.arange(50), batch_size=7, shuffle=True, seed=seed)
+        return [rows(data) for _ in range(3)]
+
+    first = three_epochs(0)
+    assert first[0] != first[1] != first[2] != first[0]
+    assert three_epochs(0) == first
+    assert three_epochs(1)[0] != first[0]
+
+
+def test_the_global_generator_is_not_touched():
+    before = torch.get_rng_state()
+    rows(batches(torch.arange(9), batch_size=2, shuffle=True))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_given_generator_is_used():
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(5)).tolist()
+    generator = torch.Generator().manual_seed(5)
+    data = batches(torch.arange(9), batch_size=4, shuffle=True, generator=generator)
+    assert rows(data) == order
+    assert rows(batches(torch.arange(9), batch_size=4, shuffle=True, seed=5)) == order
+
+
+def test_an_epoch_that_is_dropped_counts():
+    whole = batches(torch.arange(30), batch_size=4, shuffle=True)
+    rows(whole)
+    broken = batches(torch.arange(30), batch_size=4, shuffle=True)
+    next(iter(broken))
+    assert rows(broken) == rows(whole)
+
+
+def test_collate():
+    data = batches(
+        [[1, 2], [3]], torch.tensor([0, 1]), batch_size=2, collate=lambda s, y: (*pad(s), y)
+    )
+    ((x, lengths, y),) = data
+    assert x.tolist() == [[1, 2], [3, 0]] and lengths.tolist() == [2, 1] and y.tolist() == [0, 1]
+
+
+def test_nothing_and_more_than_there_is():
+    for shuffle in (True, False):
+        data = batches(torch.empty(0, 3), [], batch_size=4, shuffle=shuffle)
+        assert len(data) == 0 and list(data) == []
+    assert [x.tolist() for (x,) in batches(torch.arange(2), batch_size=100)] == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "error", "words"),
+    [
+        ((), {}, ValueError, "at least one column"),
+        ((torch.ones(3), [1, 2]), {}, ValueError, "equal lengths, got 3, 2"),
+        (("abc",), {}, TypeError, r"columns\[0\].*got str"),
+        ((iter([1]),), {}, TypeError, r"columns\[0\].*got list_iterator"),
+        ((torch.tensor(1),), {}, ValueError, r"columns\[0\].*no dimension"),
+        (([1],), {"batch_size": 0}, ValueError, "at least 1, got 0"),
+        (([1],), {"batch_size": 2.0}, ValueError, "batch_size.*got 2.0"),
+        (([1],), {"batch_size": True}, ValueError, "batch_size.*got True"),
+    ],
+)
+def test_batches_refuses(columns, options, error, words):
+    with pytest.raises(error, match=words):
+        batches(*columns, **{"batch_size": 2, **options})

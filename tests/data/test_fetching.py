@@ -1,0 +1,231 @@
+"""Downloads: what goes wrong leaves nothing wrong behind."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from companion.data import DataError, fetch, load, verify
+from companion.data.fetching import cache_folder, unpacked
+from tests.data.server import TEXT, tar, zipped
+
+
+def everything_in(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*")) if folder.exists() else []
+
+
+def states(name: str = "toy") -> list[str]:
+    return [state.state for state in verify(name)]
+
+
+def test_fetched_once(server, cache, catalogue, capfd):
+    catalogue(server.entry("whole", "text.txt"))
+    assert states() == ["absent"]
+    (path,) = fetch("toy")
+    assert path == cache / "toy" / "text.txt" and path.read_bytes() == TEXT
+    assert everything_in(cache) == ["toy", "toy/text.txt"]
+    assert states() == ["ok"]
+    assert fetch("toy") == [path] and server.requests == ["/whole/text.txt"]
+    assert capfd.readouterr() == ("", "")  # a notebook cell would show it
+
+
+def test_load_gives_the_paths(server, cache, catalogue):
+    catalogue(server.entry("whole", "text.txt"))
+    with pytest.raises(DataError, match=r"text.txt not found in .*toy.*data fetch toy"):
+        load("toy")
+    assert server.requests == []
+    assert load("toy", download=True) == {"text.txt": cache / "toy" / "text.txt"}
+    assert load("toy") == {"text.txt": cache / "toy" / "text.txt"}
+
+
+def test_load_calls_the_loader_after_fetching(server, cache, catalogue):
+    path = cache / "toy" / "text.txt"
+    catalogue(server.entry("whole", "text.txt", loader=lambda: path.read_bytes()[:5]))
+    assert load("toy", download=True) == b"to be"
+
+
+@pytest.mark.parametrize("way", ["half", "short"])
+def test_a_connection_that_breaks_off(server, cache, catalogue, way):
+    catalogue(server.entry(way, "text.txt"))
+    with pytest.raises(DataError, match="toy: .*text.txt.*COMPANION_DATA.*copy it to") as caught:
+        fetch("toy")
+    assert f"{server.url}/{way}/text.txt" in str(caught.value)
+    assert everything_in(cache) == ["toy"]
+    assert states() == ["absent"]
+
+
+def test_the_wrong_file(server, cache, catalogue):
+    catalogue(server.entry("wrong", "text.txt"))
+    with pytest.raises(DataError, match="is not the text.txt we know.*sha256:.*not kept"):
+        fetch("toy")
+    assert everything_in(cache) == ["toy"]
+
+
+def test_no_such_file(server, cache, catalogue):
+    catalogue(server.entry("elsewhere", "text.txt"))
+    with pytest.raises(DataError, match="the server answered 404"):
+        fetch("toy")
+    assert everything_in(cache) == ["toy"]
+
+
+def test_nobody_there(server, cache, catalogue):
+    with socket.socket() as taken:  # bound but not listening: a connection is refused
+        taken.bind(("127.0.0.1", 0))
+        server.url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        catalogue(server.entry("whole", "text.txt"))
+        with pytest.raises(DataError, match=r"cannot fetch text.txt from http.*\(no connection\)"):
+            fetch("toy")
+    assert everything_in(cache) == ["toy"]
+
+
+def test_a_server_that_never_answers(server, cache, catalogue, monkeypatch):
+    monkeypatch.setattr("companion.data.fetching.TIMEOUT", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        server.url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        catalogue(server.entry("whole", "text.txt"))
+        with pytest.raises(DataError, match=r"no answer within 0.2 s"):
+            fetch("toy")
+
+
+def test_the_second_file_fails(server, cache, catalogue):
+    server.files["more.txt"] = b"more"
+    good, bad = server.entry("whole", "text.txt"), server.entry("half", "more.txt")
+    catalogue(server.entry("whole", "text.txt", **{"files": good.files + bad.files}))
+    with pytest.raises(DataError, match="more.txt"):
+        fetch("toy")
+    assert states() == ["ok", "absent"]  # what is whole stays
+
+
+@pytest.mark.parametrize("content", [b"", TEXT[:-1], TEXT + b"x", b"\0" * len(TEXT)])
+def test_a_damaged_file_is_seen_and_replaced(server, cache, catalogue, content):
+    catalogue(server.entry("whole", "text.txt"))
+    (path,) = fetch("toy")
+    path.write_bytes(content)
+    assert states() == ["wrong"]
+    assert fetch("toy") == [path] and path.read_bytes() == TEXT
+    assert len(server.requests) == 2 and states() == ["ok"]
+
+
+def test_load_does_not_take_a_damaged_file(server, cache, catalogue):
+    catalogue(server.entry("half", "text.txt"))
+    path = cache / "toy" / "text.txt"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(TEXT[:100])
+    with pytest.raises(DataError):
+        load("toy")
+    assert path.read_bytes() == TEXT[:100]  # what the user had is not destroyed by our failure
+
+
+def test_a_file_left_by_a_killed_process_is_not_taken(server, cache, catalogue):
+    (cache / "toy").mkdir(parents=True)
+    (cache / "toy" / "tmpabcdef").write_bytes(TEXT[:50])
+    catalogue(server.entry("whole", "text.txt"))
+    assert states() == ["absent"]
+    assert fetch("toy")[0].read_bytes() == TEXT
+
+
+def test_a_file_the_user_copied(server, cache, catalogue):
+    catalogue(server.entry("half", "text.txt"))
+    (cache / "toy").mkdir(parents=True)
+    (cache / "toy" / "text.txt").write_bytes(TEXT)
+    assert fetch("toy") == [cache / "toy" / "text.txt"] and server.requests == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="file modes")
+def test_a_folder_that_cannot_be(server, cache, catalogue):
+    cache.parent.mkdir(exist_ok=True)
+    cache.write_text("a file where the folder should be")
+    catalogue(server.entry("whole", "text.txt"))
+    with pytest.raises(DataError, match="cannot write .*text.txt.*COMPANION_DATA"):
+        fetch("toy")
+
+
+@pytest.mark.parametrize(("name", "pack"), [("toy.tar.gz", tar), ("toy.zip", zipped)])
+def test_archives_are_unpacked_beside_themselves(server, cache, catalogue, name, pack):
+    server.files[name] = pack(("folder/a.txt", b"A"), ("./b.txt", b"B"), ("empty.txt", b""))
+    catalogue(server.entry("whole", name, unpack=True))
+    (path,) = fetch("toy")
+    folder = unpacked(path)
+    assert folder == cache / "toy" / "toy"
+    assert everything_in(folder) == ["b.txt", "empty.txt", "folder", "folder/a.txt"]
+    assert (folder / "folder" / "a.txt").read_bytes() == b"A"
+    assert load("toy") == {name: folder}
+    # unpacked again only if it is not there, or if the archive was replaced
+    (folder / "b.txt").unlink()
+    fetch("toy")
+    assert not (folder / "b.txt").exists()
+    path.write_bytes(b"damaged")
+    fetch("toy")
+    assert (folder / "b.txt").read_bytes() == b"B"
+    assert {p.name for p in (cache / "toy").iterdir()} == {"toy", name}  # nothing temporary
+
+
+EVIL = [
+    "../evil.txt",
+    "/evil.txt",
+    "folder/../../evil.txt",
+    "..",
+    "C:/evil.txt",
+    "..\\evil.txt",
+    ".",
+]
+
+
+@pytest.mark.parametrize("member", EVIL)
+@pytest.mark.parametrize(("name", "pack"), [("toy.tar.gz", tar), ("toy.zip", zipped)])
+def test_nothing_is_written_outside(server, cache, catalogue, member, name, pack):
+    server.files[name] = pack(("good.txt", b"good"), (member, b"evil"))
+    catalogue(server.entry("whole", name, unpack=True))
+    with pytest.raises(DataError, match="outside its folder; nothing was unpacked"):
+        fetch("toy")
+    assert everything_in(cache) == ["toy", f"toy/{name}"]
+    assert list(cache.parent.rglob("evil*")) == []
+
+
+def test_links_are_refused(server, cache, catalogue):
+    server.files["toy.tar.gz"] = tar(("a.txt", b"A"), links=(("folder/out", "/etc"),))
+    catalogue(server.entry("whole", "toy.tar.gz", unpack=True))
+    with pytest.raises(DataError, match="'folder/out' is a link or a device"):
+        fetch("toy")
+    assert everything_in(cache) == ["toy", "toy/toy.tar.gz"]
+
+
+def test_an_archive_that_is_none(server, cache, catalogue):
+    server.files["toy.tar.gz"] = b"no archive"
+    catalogue(server.entry("whole", "toy.tar.gz", unpack=True))
+    with pytest.raises(DataError, match="toy.tar.gz cannot be unpacked"):
+        fetch("toy")
+    assert everything_in(cache) == ["toy", "toy/toy.tar.gz"]
+    with pytest.raises(ValueError, match="expected a tar or zip archive"):
+        unpacked(Path("toy.txt"))
+
+
+def test_where_files_go(monkeypatch, tmp_path):
+    monkeypatch.setenv("COMPANION_DATA", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.setenv("COMPANION_DATA", "~/data")
+    assert cache_folder() == Path.home() / "data"
+    monkeypatch.setenv("COMPANION_DATA", "")
+    assert cache_folder().name == "recurrence-companion"
+
+
+def test_sets_that_are_not_downloads(cache):
+    (path,) = fetch("surnames")
+    assert path.name == "surnames.tsv" and path.is_file()
+    assert fetch("digits") == [] and verify("digits") == []
+    with pytest.raises(ValueError, match="no data set 'toy'"):
+        fetch("toy")
+    with pytest.raises(ValueError, match="no data set 'toy'"):
+        verify("toy")
+    found = {state.dataset: state.state for state in verify()}
+    assert found["surnames"] == "ok" and found["ptb"] == "absent"
+
+
+def test_a_damaged_vendored_file_is_seen(monkeypatch, tmp_path):
+    monkeypatch.setattr("companion.data.fetching.FILES", tmp_path)
+    (tmp_path / "surnames").mkdir()
+    (tmp_path / "surnames" / "surnames.tsv").write_text("Smith\tEnglish\n")
+    assert states("surnames") == ["wrong"]

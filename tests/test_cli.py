@@ -1,0 +1,173 @@
+"""The command line: what it says, where it says it, and its exit status."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from companion import cli
+from companion.data import CATALOGUE
+from tests.data.server import TEXT, running
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    monkeypatch.setenv("COMPANION_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command line; gives (exit status, stdout, stderr)."""
+    monkeypatch.setenv("COLUMNS", "99")
+
+    def run(*arguments):
+        status = cli.main(arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return status, out, err
+
+    return run
+
+
+def test_help_teaches(run):
+    status, out, err = run("--help")
+    assert status == 0 and err == ""
+    assert "python -m companion data list" in out and "Exit status: 0" in out
+    for name in cli.COMMANDS:
+        assert name in out
+        status, help_text, _ = run(name, "--help")
+        assert status == 0 and "examples:" in help_text
+    for action in ("list", "info", "fetch", "verify"):
+        assert run("data", action, "--help")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("nonsense",),
+        ("data",),
+        ("data", "nonsense"),
+        ("data", "info"),
+        ("data", "info", "a", "b"),
+        ("data", "fetch"),
+        ("data", "list", "--kind", "borrowed"),
+        ("--verbose",),
+    ],
+)
+def test_called_wrongly(run, arguments):
+    status, out, err = run(*arguments)
+    assert status == 2 and out == "" and "usage:" in err and "error:" in err
+
+
+def test_list(run):
+    status, out, err = run("data", "list")
+    assert status == 0 and err == ""
+    assert all(f"\n{name} " in out for name in CATALOGUE)
+    assert max(map(len, out.splitlines())) <= 99
+    status, out, _ = run("data", "list", "--kind", "vendored")
+    assert status == 0 and "\nsurnames" in out and "\nptb" not in out
+    assert run("data", "list", "--kind", "generated")[0] == 0
+
+
+def test_info(run):
+    status, out, err = run("data", "info", "ptb")
+    assert status == 0 and err == ""
+    for file in CATALOGUE["ptb"].files:
+        assert file.name in out and file.url in out and file.hash in out
+    assert "data fetch ptb" in out
+    assert "pip install scikit-learn" in run("data", "info", "digits")[1]
+
+
+@pytest.mark.parametrize("action", ["info", "fetch", "verify"])
+def test_unknown_name(run, action):
+    status, out, err = run("data", action, "surname")
+    assert status == 2 and out == ""
+    assert err == "error: no data set 'surname'; did you mean 'surnames'?\n"
+
+
+def test_fetch_and_verify(run, server, monkeypatch, tmp_path):
+    monkeypatch.setitem(CATALOGUE, "toy", server.entry("whole", "text.txt"))
+    path = tmp_path / "cache" / "toy" / "text.txt"
+    status, out, err = run("data", "verify", "toy")
+    assert status == 1 and out.startswith("absent") and "toy/text.txt" in err
+    status, out, err = run("data", "fetch", "toy", "surnames", "digits")
+    assert status == 0 and err == "" and str(path) in out and path.read_bytes() == TEXT
+    assert out.count("nothing to fetch") == 2
+    assert run("data", "verify", "toy")[:2] == (0, f"ok      toy               {path}\n")
+    path.write_bytes(TEXT[:10])
+    for arguments in (("data", "verify", "toy"), ("data", "verify")):
+        status, out, err = run(*arguments)
+        assert status == 1 and "wrong   toy" in out
+        assert err.startswith("error: absent or damaged: toy/text.txt.") and "data fetch" in err
+
+
+def test_verify_of_all_is_well_without_downloads(run, server):
+    status, out, err = run("data", "verify")
+    assert status == 0 and err == "" and "ok      surnames" in out and "not on this machine" in out
+    status, out, err = run("data", "verify", "digits")
+    assert status == 0 and "digits: no files to check; pip install" in out
+
+
+def test_a_failure_does_not_stop_the_others(run, server, monkeypatch, tmp_path):
+    monkeypatch.setitem(CATALOGUE, "bad", server.entry("half", "text.txt"))
+    monkeypatch.setitem(CATALOGUE, "toy", server.entry("whole", "text.txt"))
+    entry = server.entry("wrong", "text.txt")
+    object.__setattr__(entry, "name", "bad")
+    monkeypatch.setitem(CATALOGUE, "bad", entry)
+    status, out, err = run("data", "fetch", "bad", "toy")
+    assert status == 1 and out.startswith("toy: ") and (tmp_path / "cache/toy/text.txt").exists()
+    assert err.startswith("error: bad: ") and err.count("\n") == 1 and "is not the text.txt" in err
+
+
+def test_a_wrong_name_stops_before_any_work(run, server, monkeypatch):
+    monkeypatch.setitem(CATALOGUE, "toy", server.entry("whole", "text.txt"))
+    assert run("data", "fetch", "toy", "nothing-like-it")[0] == 2
+    assert server.requests == []
+
+
+def test_interrupted(run, monkeypatch):
+    def interrupted(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "data_list", interrupted)
+    status, _, err = run("data", "list")
+    assert status == 1 and err == "stopped\n"
+
+
+def test_as_a_module_and_its_imports():
+    done = subprocess.run(
+        [sys.executable, "-m", "companion", "data", "info", "no-such-set"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 2 and done.stderr.startswith("error: no data set")
+    code = (
+        "import sys, torch; before = set(sys.modules); import companion.cli; "
+        "print(sorted({'matplotlib', 'sklearn', 'pooch', 'pandas', 'companion.data'}"
+        " & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such pipes")
+def test_a_pipe_that_closes():
+    done = subprocess.run(
+        f"{sys.executable} -m companion data list | true",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.stderr == ""
