@@ -1,0 +1,54 @@
+"""Looking at a network, and at the book's own numbers."""
+
+from __future__ import annotations
+
+import torch
+
+from ..reproduce import default_device, deterministic, seed_all
+from .claims import claim
+from .recorded import Recorded, recorded
+from .shapes import ShapeLedger, shapes
+from .source import show_source
+from .studies import run_study, write_study
+from .style import LINESTYLES, MARKERS, PALETTE, figure, use_style
+
+__all__ = [
+    "LINESTYLES",
+    "MARKERS",
+    "PALETTE",
+    "Recorded",
+    "ShapeLedger",
+    "chapter",
+    "claim",
+    "figure",
+    "recorded",
+    "run_study",
+    "shapes",
+    "show_source",
+    "use_style",
+    "write_study",
+]
+
+
+def chapter(seed: int = 0) -> torch.device:
+    """Open a chapter: seeds, deterministic algorithms, no TF32, the figure style.
+
+    Args:
+        seed: for :func:`companion.seed_all`.
+
+    Returns:
+        the device the chapter runs on (``COMPANION_DEVICE``, else the CPU).
+
+    Raises:
+        ValueError, RuntimeError: as :func:`companion.default_device`.
+
+    Example:
+        >>> device = chapter()
+        >>> torch.are_deterministic_algorithms_enabled()
+        True
+    """
+    device = default_device()
+    deterministic()
+    use_style()
+    seed_all(seed)
+    return device

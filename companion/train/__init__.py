@@ -1,0 +1,7 @@
+"""Training: a short loop that can be read, and what it leaves behind."""
+
+from .batches import to_device
+from .history import History, Skipped
+from .trainer import Trainer, TrainingDiverged
+
+__all__ = ["History", "Skipped", "Trainer", "TrainingDiverged", "to_device"]

@@ -1,0 +1,112 @@
+"""Batches on their way through the loop: to the device, and into averages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["Average", "modes", "to_device"]
+
+
+def to_device(batch: Any, device: torch.device | str) -> Any:
+    """Move every tensor of a batch, however nested, to a device.
+
+    Args:
+        batch: a tensor, a PackedSequence, or tuples, namedtuples, lists and dicts of these.
+            Anything else (strings, numbers, None) passes as it is.
+        device: where to.
+
+    Returns:
+        the same structure; the given one is unchanged.
+
+    Example:
+        >>> x, extra = to_device((torch.zeros(2), {"names": ["Li", "Ng"]}), "cpu")
+        >>> x.device.type, extra["names"]
+        ('cpu', ['Li', 'Ng'])
+    """
+    if isinstance(batch, torch.Tensor | nn.utils.rnn.PackedSequence):
+        return batch.to(torch.device(device))  # type: ignore[arg-type]  # PackedSequence's stub
+    if isinstance(batch, Mapping):
+        return {key: to_device(value, device) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(to_device(value, device) for value in batch))
+    if isinstance(batch, tuple | list):
+        return type(batch)([to_device(value, device) for value in batch])
+    return batch
+
+
+class Average:
+    r"""Weighted means of a loss and of metrics: :math:`\sum_b w_b v_b / \sum_b w_b`.
+
+    With :math:`w_b` the number of tokens of batch b this is the mean over tokens; the mean of
+    the batches' means is not, when batches differ in size.
+
+    Example:
+        >>> mean = Average()
+        >>> mean.add(1.0, 30, {}); mean.add(4.0, 10, {})
+        >>> mean.loss
+        1.75
+    """
+
+    def __init__(self) -> None:
+        self.weight = 0.0
+        self.batches = 0  # seen
+        self.usable = 0  # of these, with a weight above 0
+        self._sums: dict[str, float] = {}
+
+    def add(self, loss: float, weight: float, metrics: Mapping[str, float]) -> None:
+        """Enter one batch: its mean loss, its weight, its mean metrics."""
+        values = {"": loss, **metrics}
+        if self._sums and set(values) != set(self._sums):
+            raise ValueError(
+                f"objective returned metrics {sorted(metrics)}, "
+                f"in earlier batches {sorted(set(self._sums) - {''})}"
+            )
+        for name, value in values.items():
+            self._sums[name] = self._sums.get(name, 0.0) + weight * value
+        self.weight += weight
+
+    def checked(self, name: str) -> Average:
+        """Return self, or raise ``ValueError`` if there was nothing to average over."""
+        if self.batches == 0:
+            raise ValueError(f"{name} holds no batch")
+        if self.usable == 0:
+            raise ValueError(f"objective gave weight 0 for all {self.batches} batches of {name}")
+        return self
+
+    @property
+    def loss(self) -> float:
+        """Weighted mean of the loss; nan if nothing was entered."""
+        return self._sums[""] / self.weight if self.weight else float("nan")
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Weighted mean of each metric; empty if nothing was entered."""
+        return {name: total / self.weight for name, total in self._sums.items() if name}
+
+
+class modes:
+    """Within the context the model trains or evaluates; after it each module is as it was.
+
+    Example:
+        >>> net = nn.Sequential(nn.Dropout(), nn.Dropout().eval())
+        >>> with modes(net, training=False):
+        ...     [module.training for module in net]
+        [False, False]
+        >>> [module.training for module in net]
+        [True, False]
+    """
+
+    def __init__(self, model: nn.Module, *, training: bool) -> None:
+        self.model, self.training = model, training
+
+    def __enter__(self) -> None:
+        self.before = [(module, module.training) for module in self.model.modules()]
+        self.model.train(self.training)
+
+    def __exit__(self, *error: object) -> None:
+        for module, training in self.before:
+            module.training = training

@@ -1,0 +1,302 @@
+"""A training loop in one screen, with the checks that save an evening."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..reproduce import seed_all
+from .batches import Average, modes, to_device
+from .history import History, Skipped
+
+__all__ = ["Trainer", "TrainingDiverged"]
+
+Objective = Callable[[nn.Module, Any], tuple[Any, ...]]
+
+
+class TrainingDiverged(FloatingPointError):
+    """Several steps in a row had a loss or gradient that is not finite."""
+
+
+class Trainer:
+    """Train a model: ``Trainer(model, objective, optimizer).fit(train, valid, epochs)``.
+
+    A step whose loss or gradient is not finite is skipped and recorded: one infinite gradient
+    would otherwise turn *all* gradients into NaN when the norm is clipped, and every weight
+    after it. Several in a row stop the run with an explanation.
+
+    Args:
+        model: any module.
+        objective: ``objective(model, batch)`` returns ``(mean_loss, weight)`` or
+            ``(mean_loss, weight, {"metric": mean_value})``. The loss is a number with gradient;
+            the weight is the number of tokens (or examples) that the means are over. Averages
+            over batches are weighted by it. A batch of weight 0 is skipped.
+        optimizer: over the model's parameters.
+        scheduler: stepped once an epoch; ``ReduceLROnPlateau`` is given the validation loss
+            (the training loss, if there is no validation data).
+        clip_norm: largest 2-norm of the whole gradient; longer ones are scaled down to it.
+        device: the model and the batches are moved there; by default where the model is.
+        max_bad_steps: so many steps in a row that are not finite stop the run.
+        progress: show a bar; by default in a terminal and in Jupyter, unless the environment
+            variable ``COMPANION_PROGRESS`` is 0.
+        seed: if given, seeds all generators at the start of each ``fit``.
+
+    Raises:
+        TypeError, ValueError: if an argument cannot be used.
+
+    Example:
+        >>> seed_all(0)
+        >>> model = nn.Linear(1, 1)
+        >>> def objective(model, batch):
+        ...     x, y = batch
+        ...     return nn.functional.mse_loss(model(x), y), len(x)
+        >>> x = torch.linspace(-1, 1, 20)[:, None]
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.5)
+        >>> Trainer(model, objective, sgd).fit([(x, 3 * x + 1)], epochs=30)
+        History(30 epochs, 30 steps, 0 skipped)
+        >>> round(model.weight.item(), 2), round(model.bias.item(), 2)
+        (3.0, 1.0)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        *,
+        scheduler: Any = None,
+        clip_norm: float | None = None,
+        device: torch.device | str | None = None,
+        max_bad_steps: int = 5,
+        progress: bool | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if not callable(objective):
+            raise TypeError(f"objective must be callable, got {type(objective).__name__}")
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise TypeError("optimizer: LBFGS calls the objective itself and does not fit here")
+        if clip_norm is not None and not (clip_norm > 0 and math.isfinite(clip_norm)):
+            raise ValueError(f"clip_norm must be a number > 0 or None, got {clip_norm!r}")
+        if isinstance(max_bad_steps, bool) or max_bad_steps != int(max_bad_steps):
+            raise TypeError(f"max_bad_steps must be an int, got {max_bad_steps!r}")
+        if max_bad_steps < 1:
+            raise ValueError(f"max_bad_steps must be ≥ 1, got {max_bad_steps!r}")
+        if device is not None:
+            model.to(device)  # keeps the Parameter objects that the optimizer holds
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if not any(id(parameter) in names for parameter in self.parameters):
+            raise ValueError("optimizer holds no parameter of model; was it made for another?")
+        self.names = [names.get(id(p), f"parameter {n}") for n, p in enumerate(self.parameters)]
+        self.model, self.objective, self.optimizer = model, objective, optimizer
+        self.scheduler, self.clip_norm = scheduler, clip_norm
+        self.device = torch.device(device) if device is not None else self.parameters[0].device
+        self.max_bad_steps, self.progress, self.seed = max_bad_steps, progress, seed
+        self.history = History()
+        self._bad: list[str] = []  # reasons of the bad steps in a row up to now
+
+    def fit(
+        self, train: Iterable[Any], valid: Iterable[Any] | None = None, epochs: int = 1
+    ) -> History:
+        """Train for some epochs; a second call goes on, in the same history.
+
+        Args:
+            train: batches, iterated once an epoch (a list, a ``DataLoader`` …).
+            valid: batches for :meth:`evaluate` at the end of each epoch.
+            epochs: passes over ``train``.
+
+        Returns:
+            the history of this trainer.
+
+        Raises:
+            TrainingDiverged: after ``max_bad_steps`` steps in a row that are not finite.
+            ValueError: if there is no batch, or a one-shot iterator is to be read twice.
+            TypeError: if ``train`` cannot be iterated, or ``epochs`` is no whole number.
+        """
+        self._check(train, valid, epochs)
+        if self.seed is not None:
+            seed_all(self.seed)
+        history, last = self.history, len(self.history) + epochs
+        for epoch in range(len(history) + 1, last + 1):
+            start, steps = time.perf_counter(), len(history.grad_norm)
+            rate = self.optimizer.param_groups[0]["lr"]
+            mean = self.train_epoch(_bar(train, f"epoch {epoch}/{last}", self.progress))
+            validation = None if valid is None else self.evaluate(valid)
+            history.train_loss.append(mean.loss)
+            history.add_metrics(history.train_metrics, mean.metrics)
+            if validation is not None:
+                history.valid_loss.append(validation.loss)
+                history.add_metrics(history.valid_metrics, validation.metrics)
+            history.learning_rate.append(float(rate))
+            history.seconds.append(time.perf_counter() - start)
+            if self.scheduler is not None and len(history.grad_norm) > steps:
+                if isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+                    self.scheduler.step((validation or mean).loss)
+                else:
+                    self.scheduler.step()
+        return history
+
+    def train_epoch(self, batches: Iterable[Any]) -> Average:
+        """Take one step for each batch; return the weighted means of loss and metrics."""
+        mean = Average()
+        with modes(self.model, training=True):
+            for batch in batches:
+                mean.batches += 1
+                self.optimizer.zero_grad()
+                loss, weight, metrics = self._measure(to_device(batch, self.device))
+                if weight == 0:  # nothing to learn from, and a mean over nothing may be NaN
+                    self._skip(mean.batches, "weight 0")
+                    continue
+                mean.usable += 1
+                if not loss.isfinite():
+                    self._bad_step(mean.batches, f"loss {loss.item()}")
+                    continue
+                loss.backward()
+                norm = self._gradient_norm()
+                if not math.isfinite(norm):
+                    self._bad_step(mean.batches, f"gradient of {self._culprit()}")
+                    continue
+                if self.clip_norm is not None:
+                    nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
+                self.optimizer.step()
+                self._bad.clear()
+                self.history.grad_norm.append(norm)
+                mean.add(loss.item(), weight, metrics)
+        return mean.checked("train")
+
+    def evaluate(self, batches: Iterable[Any]) -> Average:
+        """Return the weighted means over some batches: no gradient, no dropout, no change."""
+        mean = Average()
+        with modes(self.model, training=False), torch.no_grad():
+            for batch in batches:
+                mean.batches += 1
+                loss, weight, metrics = self._measure(to_device(batch, self.device))
+                if weight > 0:
+                    mean.usable += 1
+                    mean.add(loss.item(), weight, metrics)
+        return mean.checked("valid")
+
+    def _measure(self, batch: Any) -> tuple[Tensor, float, dict[str, float]]:
+        """Call the objective and check what it returns."""
+        result = self.objective(self.model, batch)
+        if not isinstance(result, tuple) or len(result) not in (2, 3):
+            raise TypeError(
+                "objective must return (mean_loss, weight) or (mean_loss, weight, metrics), "
+                f"got {type(result).__name__}"
+            )
+        loss, weight = result[0], result[1]
+        metrics = result[2] if len(result) == 3 else {}
+        if not isinstance(loss, Tensor) or not loss.is_floating_point():
+            got = loss.dtype if isinstance(loss, Tensor) else type(loss).__name__
+            raise TypeError(f"objective: mean_loss must be a floating-point tensor, got {got}")
+        if loss.dim() != 0:
+            raise ValueError(
+                f"objective: mean_loss must have no dimension, got shape {tuple(loss.shape)}; "
+                "reduce it with .mean()"
+            )
+        count = _real("weight", weight)
+        if not (count >= 0 and math.isfinite(count)):
+            raise ValueError(f"objective: weight must be a finite number ≥ 0, got {count}")
+        if not isinstance(metrics, Mapping):
+            raise TypeError(f"objective: metrics must be a dict, got {type(metrics).__name__}")
+        if torch.is_grad_enabled() and count > 0 and not loss.requires_grad:
+            raise ValueError(
+                "objective: mean_loss has no gradient; was it detached, or made under no_grad?"
+            )
+        return loss, count, {str(k): _real(f"metric {k!r}", v) for k, v in metrics.items()}
+
+    def _gradient_norm(self) -> float:
+        """Return the 2-norm of the whole gradient, 0 if there is none."""
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        norms = [torch.linalg.vector_norm(_dense(g)).to(self.device) for g in gradients]
+        return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0
+
+    def _culprit(self) -> str:
+        """Name the first parameter whose gradient is not finite, looked at before clipping."""
+        for name, parameter in zip(self.names, self.parameters, strict=True):
+            if parameter.grad is not None and not _dense(parameter.grad).isfinite().all():
+                return name
+        return "all parameters together (its norm overflows)"
+
+    def _skip(self, batch: int, reason: str) -> None:
+        self.history.skipped.append(Skipped(len(self.history) + 1, batch, reason))
+
+    def _bad_step(self, batch: int, reason: str) -> None:
+        """Record a step that is not finite, leave no gradient behind, stop after several."""
+        self._bad.append(reason)
+        self._skip(batch, f"{reason} is not finite")
+        self.optimizer.zero_grad()
+        if len(self._bad) < self.max_bad_steps:
+            return
+        first, count = self._bad[0], len(self._bad)
+        self._bad.clear()
+        weights = [
+            name
+            for name, parameter in zip(self.names, self.parameters, strict=True)
+            if not parameter.detach().isfinite().all()
+        ]
+        norms = self.history.grad_norm
+        raise TrainingDiverged(
+            f"{count} steps in a row were not finite, the last in epoch "
+            f"{len(self.history) + 1}, batch {batch}. First of them: {first}. Gradient norm of "
+            f"the last good step: {f'{norms[-1]:.3g}' if norms else 'there was none'}. "
+            f"Parameters: {f'{weights[0]} is not finite' if weights else 'all finite'}. Try a "
+            f"smaller learning rate (now {self.optimizer.param_groups[0]['lr']:g}), "
+            f"clip_norm (now {self.clip_norm}), and look for NaN or inf in the batch and for "
+            "log(0), division by 0 or an overflowing exp in the model or objective."
+        )
+
+    @staticmethod
+    def _check(train: Any, valid: Any, epochs: Any) -> None:
+        if isinstance(epochs, bool) or not isinstance(epochs, int):
+            raise TypeError(f"epochs must be an int, got {type(epochs).__name__}: {epochs!r}")
+        if epochs < 0:
+            raise ValueError(f"epochs must be ≥ 0, got {epochs}")
+        for name, data in {"train": train, "valid": valid}.items():
+            if data is None and name == "valid":
+                continue
+            if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
+                kind = type(data).__name__
+                raise TypeError(f"{name} must be an iterable of batches, got {kind}")
+            if isinstance(data, Iterator) and epochs > 1:
+                raise ValueError(
+                    f"{name} is a one-shot iterator ({type(data).__name__}): it would be empty "
+                    f"after the first of {epochs} epochs; give a list or a DataLoader"
+                )
+
+
+def _real(name: str, value: Any) -> float:
+    if isinstance(value, Tensor):
+        if value.dim() != 0:
+            raise TypeError(f"objective: {name} must be a number, got shape {tuple(value.shape)}")
+        value = value.item()
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"objective: {name} must be a number, got {value!r}") from error
+
+
+def _dense(gradient: Tensor) -> Tensor:
+    return gradient.coalesce().values() if gradient.is_sparse else gradient
+
+
+def _bar(batches: Iterable[Any], title: str, show: bool | None) -> Iterable[Any]:
+    """Wrap batches in a progress bar (on stderr), or leave them as they are."""
+    wish = os.environ.get("COMPANION_PROGRESS", "")
+    if show is None and wish in ("0", "1"):
+        show = wish == "1"
+    if show is None:
+        watched = sys.stderr.isatty() or "ipykernel" in sys.modules
+        show = watched and not ({"CI", "PYTEST_CURRENT_TEST"} & set(os.environ))
+    if not show:
+        return batches
+    from tqdm import tqdm
+
+    return tqdm(batches, desc=title, leave=False)

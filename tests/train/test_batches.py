@@ -1,0 +1,61 @@
+"""Batches to the device, weighted averages, modes that come back."""
+
+import math
+from collections import OrderedDict, namedtuple
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+from companion.train import to_device
+from companion.train.batches import Average, modes
+
+Pair = namedtuple("Pair", "x y")
+
+
+def test_every_nesting_is_moved():
+    x = torch.zeros(2)
+    packed = pack_padded_sequence(torch.zeros(2, 3, 1), torch.tensor([3, 2]), batch_first=True)
+    batch = {
+        "pair": Pair(x, [x, (x, None)]),
+        "ordered": OrderedDict(a=x),
+        "packed": packed,
+        "size": x.shape,
+        "names": ["Li"],
+        "n": 3,
+    }
+    moved = to_device(batch, "meta")
+    assert type(moved["pair"]) is Pair and moved["pair"].x.device.type == "meta"
+    assert moved["pair"].y[1][0].is_meta and moved["pair"].y[1][1] is None
+    assert moved["ordered"]["a"].is_meta
+    assert isinstance(moved["packed"], PackedSequence) and moved["packed"].data.is_meta
+    assert moved["size"] == x.shape and moved["names"] == ["Li"] and moved["n"] == 3
+    assert not x.is_meta and not packed.data.is_meta  # the given batch stays
+
+
+def test_average_is_over_tokens_not_batches():
+    mean = Average()
+    mean.add(1.0, 3, {"accuracy": 1.0})
+    mean.add(5.0, 1, {"accuracy": 0.0})
+    assert mean.loss == 2.0 and mean.metrics == {"accuracy": 0.75}  # (3·1 + 1·5)/4, 3/4
+
+
+def test_average_of_nothing_is_nan():
+    assert math.isnan(Average().loss) and Average().metrics == {}
+
+
+def test_metrics_must_stay_the_same():
+    mean = Average()
+    mean.add(1.0, 1, {"accuracy": 1.0})
+    with pytest.raises(ValueError, match=r"metrics \['f1'\], in earlier batches \['accuracy'\]"):
+        mean.add(1.0, 1, {"f1": 1.0})
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_modes_come_back_after_an_error(training):
+    net = nn.Sequential(nn.Dropout(), nn.Dropout().eval())
+    with pytest.raises(KeyError), modes(net, training=training):
+        assert [m.training for m in net.modules()] == [training] * 3
+        raise KeyError
+    assert [m.training for m in net.modules()] == [True, True, False]
