@@ -64,7 +64,7 @@ def train(seed: int, recurrent_init: str | None) -> Reader:
 def accuracies(model: Reader) -> tuple[float, list[float]]:
     """Accuracy on the test names, and for each language."""
     model.eval()
-    (x, lengths, labels), = data(parts.test, len(parts.test), False)
+    ((x, lengths, labels),) = data(parts.test, len(parts.test), False)
     right = model(x, lengths).argmax(-1) == labels
     by_language = [right[labels == k].float().mean().item() for k in labels.unique().tolist()]
     return right.float().mean().item(), by_language

@@ -107,8 +107,10 @@ def write_study(
         "recorded": datetime.date.today().isoformat(),
         "machine": machine(device),
         "seeds": [int(seed) for seed in seeds],
-        "results": {key: check_result(f"{script.stem}/{key}", result, len(seeds))
-                    for key, result in results.items()},
+        "results": {
+            key: check_result(f"{script.stem}/{key}", result, len(seeds))
+            for key, result in results.items()
+        },
     }
     if not record["seeds"] or not record["results"]:
         raise ValueError(f"study {script.stem}: seeds and results must not be empty")

@@ -43,9 +43,7 @@ def test_neighbours_differ_in_grey():
 @pytest.mark.parametrize("eye", [np.eye(3), DEUTERANOPE, PROTANOPE])
 def test_colours_stay_apart(eye):
     seen = [lab(eye @ linear(c)) for c in PALETTE.values()]
-    apart = [
-        np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i]
-    ]
+    apart = [np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i]]
     assert min(apart) > 10  # a just noticeable difference is about 2.3
 
 

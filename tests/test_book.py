@@ -1,0 +1,175 @@
+"""The form of the book's sources: what makes every stored output comparable, and the rhythm."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted(ROOT.glob("book/*.ipynb"))
+TAGS = {
+    "nbval-ignore-output",
+    "raises-exception",
+    "hide-input",
+    "hide-output",
+    "remove-input",
+    "remove-cell",
+}
+FENCE = r"^(?:`{3,}|:{3,})"
+DRAWS = re.compile(r"\bplt\.|\.subplots\(|\.plot\(|\b(ax|axes|fig)\b")
+TIMES = re.compile(r"%%?timeit|\bperf_counter\(|\bTimer\(|\btimeit\(")
+
+
+def toc_files(node):
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key in {"file", "root"}:
+                yield value
+            else:
+                yield from toc_files(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from toc_files(value)
+
+
+TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+CHAPTERS = [f for part in TOC["parts"] if part.get("numbered") for f in toc_files(part)]
+
+
+@cache
+def cells(path: Path) -> list[dict]:
+    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [{**c, "source": "".join(c["source"])} for c in found]
+
+
+def code(path: Path) -> list[dict]:
+    return [c for c in cells(path) if c["cell_type"] == "code"]
+
+
+def prose(path: Path) -> str:
+    return "\n\n".join(c["source"] for c in cells(path) if c["cell_type"] == "markdown")
+
+
+def ignored(cell: dict) -> bool:
+    return "nbval-ignore-output" in cell["metadata"].get("tags", [])
+
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+each_chapter = pytest.mark.parametrize("name", CHAPTERS)
+
+
+def test_every_source_is_in_the_toc():
+    files = [p.relative_to(ROOT) for p in ROOT.glob("book/**/*")]
+    have = {
+        p.with_suffix("").as_posix()
+        for p in files
+        if p.suffix in {".md", ".ipynb"} and not any(q.startswith((".", "_")) for q in p.parts)
+    }
+    assert set(toc_files(TOC)) == have
+
+
+@each_notebook
+def test_metadata_is_tags_and_mystnb_alone(path):
+    for c in cells(path):
+        assert set(c["metadata"]) <= {"tags", "mystnb"}, c["id"]
+        assert set(c["metadata"].get("tags", [])) <= TAGS, c["id"]
+    ids = [c["id"] for c in cells(path)]
+    assert len(set(ids)) == len(ids)
+
+
+@each_notebook
+def test_every_cell_is_compared(path):
+    """nbval passes over a cell without a count; a ``;`` hides nothing from it."""
+    for n, c in enumerate(code(path), 1):
+        assert c["execution_count"] == n, f"{c['id']}: make refresh NB={path.relative_to(ROOT)}"
+        assert not c["source"].rstrip().endswith(";"), f"{c['id']}: write _ = … instead of …;"
+        for out in c["outputs"]:
+            kinds = set(out.get("data", {}))
+            assert not {k for k in kinds if k.startswith("image/") or k == "text/html"}, c["id"]
+            assert out.get("name", "stdout") == "stdout", f"{c['id']}: stderr is an error"
+            assert out["output_type"] != "error" or "raises-exception" in c["metadata"]["tags"]
+
+
+@each_notebook
+def test_only_figures_and_timings_are_ignored(path):
+    for c in filter(ignored, code(path)):
+        source = c["source"]
+        assert DRAWS.search(source) or TIMES.search(source) or "look." in source, c["id"]
+        assert not re.search(r"\bclaim\(", source), f"{c['id']}: a claim must be compared"
+
+
+@each_notebook
+def test_every_figure_has_an_alternative_text_and_a_caption(path):
+    for c in code(path):
+        drawn = re.search(r"\.subplots\(|plt\.figure\(", c["source"])
+        if drawn or ignored(c) and not TIMES.search(c["source"]):
+            mystnb = c["metadata"].get("mystnb", {})
+            alt = mystnb.get("image", {}).get("alt", "")
+            assert len(alt) >= 20, f"{c['id']}: mystnb.image.alt says what the figure shows"
+            assert mystnb.get("figure", {}).get("caption"), f"{c['id']}: mystnb.figure.caption"
+            assert ignored(c), f"{c['id']}: a figure carries nbval-ignore-output"
+
+
+def test_three_quarters_of_the_cells_that_print_are_compared():
+    every = [c for p in NOTEBOOKS for c in code(p) if c["outputs"] or ignored(c)]
+    compared = [c for c in every if not ignored(c)]
+    assert len(compared) >= 0.75 * len(every), f"{len(compared)} of {len(every)}"
+
+
+@each_notebook
+def test_title(path):
+    heads = re.findall(r"^# .+$", prose(path), re.M)
+    assert len(heads) == 1, "a page has one title"
+    assert "$" not in heads[0] and "{math}" not in heads[0], "no mathematics in a title"
+
+
+@each_chapter
+def test_rhythm_opens_with_true_or_false(name):
+    first = "\n".join(c["source"] for c in cells(ROOT / f"{name}.ipynb")[:5])
+    assert re.search(r"true or false", first, re.I)
+
+
+@each_chapter
+def test_rhythm_seeds_first(name):
+    assert "chapter(" in code(ROOT / f"{name}.ipynb")[0]["source"], "look.chapter() comes first"
+
+
+@each_chapter
+def test_rhythm_equations_are_labelled(name):
+    assert re.search(r"^:label: |^\$\$ *\([\w:-]+\)", prose(ROOT / f"{name}.ipynb"), re.M)
+
+
+@each_chapter
+def test_rhythm_claims(name):
+    path = ROOT / f"{name}.ipynb"
+    assert any("claim(" in c["source"] for c in code(path))
+    assert re.search(r"^#+ .*\bclaim", prose(path), re.M | re.I), "a section on what is claimed"
+
+
+@each_chapter
+def test_rhythm_exercises_have_solutions_that_run(name):
+    path = ROOT / f"{name}.ipynb"
+    text = prose(path)
+    begin = FENCE + r"\{exercise(?:-start)?\}[^\n]*\n(?::[^\n]*\n)*?:label: (\S+)"
+    exercises = re.findall(begin, text, re.M)
+    solutions = re.findall(FENCE + r"\{solution(?:-start)?\} (\S+)", text, re.M)
+    assert len(exercises) >= 3
+    assert sorted(exercises) == sorted(solutions)
+    # a solution is code: between its start and its end a cell is executed
+    opened, ran = None, set()
+    for c in cells(path):
+        for kind, label in re.findall(r"\{solution-(start|end)\} ?(\S*)", c["source"]):
+            opened = label if kind == "start" else None
+        if opened and c["cell_type"] == "code":
+            ran.add(opened)
+    assert len(ran) >= 2, f"solutions with an executed cell: {sorted(ran)}"
+
+
+@each_chapter
+def test_rhythm_ends_with_a_summary(name):
+    assert re.search(r"^#+ .*\bsummary\b", prose(ROOT / f"{name}.ipynb"), re.M | re.I)
