@@ -13,6 +13,7 @@ from companion.data.catalogue import CATALOGUE, find
 from companion.data.entry import DataFile, DataSet
 from companion.data.fetching import DataError, fetch, folder_of, unpacked, verify
 from companion.data.labelled import Digits, Labelled, Split, Surnames
+from companion.data.series import Weather
 from companion.data.vocabulary import Vocab, build_vocab_from_iterator
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Split",
     "Surnames",
     "Vocab",
+    "Weather",
     "batches",
     "build_vocab_from_iterator",
     "fetch",
@@ -39,6 +41,8 @@ __all__ = [
 def load(name: Literal["surnames"], *, download: bool = False) -> Surnames: ...
 @overload
 def load(name: Literal["digits"], *, download: bool = False) -> Digits: ...
+@overload
+def load(name: Literal["weather"], *, download: bool = False) -> Weather: ...
 @overload
 def load(name: str, *, download: bool = False) -> Any: ...
 

