@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from companion.cells import State
-from companion.cells.initialise import Initialiser
+from companion.cells.initialize import Initializer
 from companion.layers import Recurrence
 
 
@@ -88,7 +88,7 @@ class RNN(_TorchLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        recurrent_init: str | Initialiser | None = None,
+        recurrent_init: str | Initializer | None = None,
     ) -> None:
         super().__init__(
             "rnn",

@@ -264,7 +264,15 @@ def test_licences():
 
 
 @pytest.mark.parametrize(
-    "module", ["companion", "companion.look", "companion.data", "companion.train"]
+    "module",
+    [
+        "companion",
+        "companion.look",
+        "companion.data",
+        "companion.train",
+        "companion.run.teaching",
+        "companion.bench",
+    ],
 )
 def test_api_page_lists_exactly_the_public_names(module):
     listed = re.findall(

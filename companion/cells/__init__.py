@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from companion.cells.base import Cell, State, bind, flat_state, map_state
-from companion.cells.initialise import spectral_radius
+from companion.cells.initialize import spectral_radius
 from companion.cells.vanilla import RNNCell
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from companion.cells.initialise import Initialiser, recurrent_initialiser
+from companion.cells.initialize import Initializer, recurrent_initializer
 
 # A cell that carries one tensor gives it bare: h.  One that carries several gives a tuple: (h, c).
 State: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -151,7 +151,7 @@ class Cell(nn.Module):
     _lent: tuple[str, ...] | None = None  # names of the weights a layer lends
 
     def __init__(
-        self, input_size: int, hidden_size: int, *, recurrent_init: str | Initialiser | None = None
+        self, input_size: int, hidden_size: int, *, recurrent_init: str | Initializer | None = None
     ) -> None:
         super().__init__()
         check_size("input_size", input_size, 0)
@@ -159,7 +159,7 @@ class Cell(nn.Module):
         self.input_size, self.hidden_size = input_size, hidden_size
         self.output_size = hidden_size
         self.state_size = hidden_size
-        self.recurrent_init = recurrent_initialiser(recurrent_init)
+        self.recurrent_init = recurrent_initializer(recurrent_init)
 
     @staticmethod
     def weight(

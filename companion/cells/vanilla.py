@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from companion.cells.base import Cell
-from companion.cells.initialise import Initialiser
+from companion.cells.initialize import Initializer
 
 NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu}
 
@@ -59,7 +59,7 @@ class RNNCell(Cell):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        recurrent_init: str | Initialiser | None = None,
+        recurrent_init: str | Initializer | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, recurrent_init=recurrent_init)
         if nonlinearity not in NONLINEARITIES:

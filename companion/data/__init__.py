@@ -12,6 +12,16 @@ from companion.data.batching import Batches, batches, pad
 from companion.data.catalogue import CATALOGUE, find
 from companion.data.entry import DataFile, DataSet
 from companion.data.fetching import DataError, fetch, folder_of, unpacked, verify
+from companion.data.generated import (
+    MarkovChain,
+    Task,
+    adding,
+    anbn,
+    copying,
+    first_token_recall,
+    parity,
+    selective_copying,
+)
 from companion.data.labelled import Digits, Labelled, Split, Surnames
 from companion.data.series import Weather
 from companion.data.vocabulary import Vocab, build_vocab_from_iterator
@@ -24,15 +34,23 @@ __all__ = [
     "DataSet",
     "Digits",
     "Labelled",
+    "MarkovChain",
     "Split",
     "Surnames",
+    "Task",
     "Vocab",
     "Weather",
+    "adding",
+    "anbn",
     "batches",
     "build_vocab_from_iterator",
+    "copying",
     "fetch",
+    "first_token_recall",
     "load",
     "pad",
+    "parity",
+    "selective_copying",
     "verify",
 ]
 

@@ -6,6 +6,14 @@ import torch
 
 from ..reproduce import default_device, deterministic, seed_all
 from .claims import claim
+from .flow import (
+    GradientFlow,
+    JacobianNorms,
+    gradient_flow,
+    jacobian_norms,
+    jacobians,
+    lyapunov_exponents,
+)
 from .recorded import Recorded, recorded
 from .shapes import ShapeLedger, shapes
 from .source import show_source
@@ -13,6 +21,8 @@ from .studies import run_study, write_study
 from .style import LINESTYLES, MARKERS, PALETTE, figure, use_style
 
 __all__ = [
+    "GradientFlow",
+    "JacobianNorms",
     "LINESTYLES",
     "MARKERS",
     "PALETTE",
@@ -21,6 +31,10 @@ __all__ = [
     "chapter",
     "claim",
     "figure",
+    "gradient_flow",
+    "jacobian_norms",
+    "jacobians",
+    "lyapunov_exponents",
     "recorded",
     "run_study",
     "shapes",

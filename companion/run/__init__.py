@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from torch import Tensor
 
 from companion.cells.base import Cell, State
+from companion.run import bptt as _bptt
 from companion.run.loop import loop
 from companion.run.plan import Plan, plan_packed, plan_ragged, plan_whole
 
 __all__ = ["FORMS", "Plan", "loop", "plan_packed", "plan_ragged", "plan_whole", "run"]
 
-Form = Callable[[Cell, Tensor, list[int], State], tuple[Tensor, State]]
+
+class Form(NamedTuple):
+    """One way to run a cell: the function, and why it refuses a call (``None``: it does not)."""
+
+    run: Callable[[Cell, Tensor, list[int], State], tuple[Tensor, State]]
+    refuses: Callable[[Cell, Tensor], str | None]
+
 
 # Fastest first.  The loop is the specification and can run any cell.
-FORMS: dict[str, Form] = {"loop": loop}
+FORMS: dict[str, Form] = {
+    "bptt": Form(_bptt.bptt, _bptt.refuses),
+    "loop": Form(loop, lambda cell, x: None),
+}
 
 
 def run(
@@ -34,8 +45,12 @@ def run(
         Packed outputs (N, H), and the state (S, ...) each sequence ends with.
 
     Raises:
-        ValueError: if there is no such form.
+        ValueError: if there is no such form, or it cannot honour this call.
     """
-    if form is not None and form not in FORMS:
+    if form is None:
+        form = next(name for name, f in FORMS.items() if f.refuses(cell, x) is None)
+    elif form not in FORMS:
         raise ValueError(f"form: expected None or one of {sorted(FORMS)}, got {form!r}")
-    return FORMS[form or "loop"](cell, x, sizes, state)
+    elif reason := FORMS[form].refuses(cell, x):
+        raise ValueError(f"form: {form!r} cannot run this: {reason}")
+    return FORMS[form].run(cell, x, sizes, state)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..reproduce import seed_all
 from .batches import Average, modes, to_device
 from .history import History, Skipped
+from .truncated import detached
 
 __all__ = ["Trainer", "TrainingDiverged"]
 
@@ -28,9 +29,9 @@ class TrainingDiverged(FloatingPointError):
 class Trainer:
     """Train a model: ``Trainer(model, objective, optimizer).fit(train, valid, epochs)``.
 
-    A step whose loss or gradient is not finite is skipped and recorded: one infinite gradient
-    would otherwise turn *all* gradients into NaN when the norm is clipped, and every weight
-    after it. Several in a row stop the run with an explanation.
+    A step whose loss or gradient is not finite is skipped and recorded: when the norm is clipped,
+    one infinite entry would otherwise become NaN and every other 0, and one NaN would make all
+    of them NaN. Several in a row stop the run with an explanation.
 
     Args:
         model: any module.
@@ -47,6 +48,12 @@ class Trainer:
         progress: show a bar; by default in a terminal and in Jupyter, unless the environment
             variable ``COMPANION_PROGRESS`` is 0.
         seed: if given, seeds all generators at the start of each ``fit``.
+        stateful: truncated backpropagation through time. The objective is called as
+            ``objective(model, batch, state)`` and returns the new state last:
+            ``(mean_loss, weight, state)`` or ``(mean_loss, weight, metrics, state)``. The state is
+            ``None`` at the start of each pass over the batches, and carried to the next batch
+            without its history (:func:`companion.train.detached`); after a step that is not
+            finite it is ``None`` again.
 
     Raises:
         TypeError, ValueError: if an argument cannot be used.
@@ -77,6 +84,7 @@ class Trainer:
         max_bad_steps: int = 5,
         progress: bool | None = None,
         seed: int | None = None,
+        stateful: bool = False,
     ) -> None:
         if not callable(objective):
             raise TypeError(f"objective must be callable, got {type(objective).__name__}")
@@ -99,6 +107,7 @@ class Trainer:
         self.scheduler, self.clip_norm = scheduler, clip_norm
         self.device = torch.device(device) if device is not None else self.parameters[0].device
         self.max_bad_steps, self.progress, self.seed = max_bad_steps, progress, seed
+        self.stateful, self._state = stateful, None
         self.history = History()
         self._bad: list[str] = []  # reasons of the bad steps in a row up to now
 
@@ -145,7 +154,7 @@ class Trainer:
 
     def train_epoch(self, batches: Iterable[Any]) -> Average:
         """Take one step for each batch; return the weighted means of loss and metrics."""
-        mean = Average()
+        mean, self._state = Average(), None
         with modes(self.model, training=True):
             for batch in batches:
                 mean.batches += 1
@@ -173,7 +182,7 @@ class Trainer:
 
     def evaluate(self, batches: Iterable[Any]) -> Average:
         """Return the weighted means over some batches: no gradient, no dropout, no change."""
-        mean = Average()
+        mean, self._state = Average(), None
         with modes(self.model, training=False), torch.no_grad():
             for batch in batches:
                 mean.batches += 1
@@ -185,12 +194,16 @@ class Trainer:
 
     def _measure(self, batch: Any) -> tuple[Tensor, float, dict[str, float]]:
         """Call the objective and check what it returns."""
-        result = self.objective(self.model, batch)
-        if not isinstance(result, tuple) or len(result) not in (2, 3):
+        given = (batch, self._state) if self.stateful else (batch,)
+        result = self.objective(self.model, *given)
+        if not isinstance(result, tuple) or len(result) - self.stateful not in (2, 3):
+            last = ", state" if self.stateful else ""
             raise TypeError(
-                "objective must return (mean_loss, weight) or (mean_loss, weight, metrics), "
-                f"got {type(result).__name__}"
+                f"objective must return (mean_loss, weight{last}) or "
+                f"(mean_loss, weight, metrics{last}), got {_kind(result)}"
             )
+        if self.stateful:
+            result, self._state = result[:-1], detached(result[-1])
         loss, weight = result[0], result[1]
         metrics = result[2] if len(result) == 3 else {}
         if not isinstance(loss, Tensor) or not loss.is_floating_point():
@@ -231,6 +244,7 @@ class Trainer:
     def _bad_step(self, batch: int, reason: str) -> None:
         """Record a step that is not finite, leave no gradient behind, stop after several."""
         self._bad.append(reason)
+        self._state = None  # what led to this step may be in it
         self._skip(batch, f"{reason} is not finite")
         self.optimizer.zero_grad()
         if len(self._bad) < self.max_bad_steps:
@@ -281,6 +295,10 @@ def _real(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"objective: {name} must be a number, got {value!r}") from error
+
+
+def _kind(result: Any) -> str:
+    return f"a tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
 
 
 def _dense(gradient: Tensor) -> Tensor:

@@ -9,11 +9,11 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-Initialiser: TypeAlias = Callable[[Tensor], object]
+Initializer: TypeAlias = Callable[[Tensor], object]
 
 
-def spectral_radius(radius: float) -> Initialiser:
-    r"""An initialiser: a Gaussian matrix scaled to a given spectral radius.
+def spectral_radius(radius: float) -> Initializer:
+    r"""An initializer: a Gaussian matrix scaled to a given spectral radius.
 
     .. math:: W = \rho \, G / \max_k |\lambda_k(G)|, \qquad G_{ij} \sim N(0, 1)
 
@@ -74,10 +74,10 @@ def _orthogonal(w: Tensor) -> None:
         w.copy_(nn.init.orthogonal_(torch.empty_like(w, dtype=full)))
 
 
-NAMED: dict[str, Initialiser] = {"orthogonal": _orthogonal, "identity": nn.init.eye_}
+NAMED: dict[str, Initializer] = {"orthogonal": _orthogonal, "identity": nn.init.eye_}
 
 
-def recurrent_initialiser(choice: str | Initialiser | None) -> Initialiser | None:
+def recurrent_initializer(choice: str | Initializer | None) -> Initializer | None:
     """The function behind a ``recurrent_init`` argument.
 
     Raises:

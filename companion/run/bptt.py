@@ -1,0 +1,200 @@
+"""Backpropagation through time derived by hand: functions on tensors, in one autograd.Function.
+
+Rows are packed (see ``plan.py``): ``sizes[t]`` sequences are alive at step t, longest first. A
+:class:`Rule` is the pair of functions of one cell,
+
+    forward(cell, u, sizes, state)                        -> y, final state, tape
+    backward(cell, sizes, state, y, tape, dy, d_final)    -> du, d_state, {weight: gradient}
+
+where u = prepare(x) may be overwritten, and tape is what the backward needs besides y. The product
+with the input, which does not wait, is the same for every rule and is handled once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from companion.cells.base import Cell, State, autocasting, bind, flat_state
+from companion.cells.vanilla import RNNCell
+from companion.run.loop import loop
+from companion.run.products import adder, outer, product
+
+# ---------------------------------------------------------------- helpers on packed rows
+
+
+def previous(first: Tensor, pieces: Sequence[Tensor], sizes: list[int]) -> list[Tensor]:
+    """What each step starts from: ``first`` (S, H), then what the step before gave."""
+    before = [first, *pieces[:-1]]
+    if first.shape[0] == sizes[-1]:
+        return before
+    return [s if s.shape[0] == n else s[:n] for s, n in zip(before, sizes, strict=True)]
+
+
+def last(first: Tensor, pieces: Sequence[Tensor], sizes: list[int]) -> Tensor:
+    """(S, H): what each sequence has at its own last step; ``first`` where it has no step."""
+    if first.shape[0] == sizes[-1]:
+        return pieces[-1]
+    ends = [*sizes[1:], 0]
+    parts = [p[n:] for p, n in zip(reversed(pieces), reversed(ends), strict=True)]
+    return torch.cat([*parts, first[sizes[0] :]])
+
+
+def add_last(pieces: Sequence[Tensor], d_last: Tensor, sizes: list[int]) -> Tensor:
+    """Add the final state's gradient at each sequence's last step, in place.
+
+    Returns:
+        (S, H) what flows to the first state at once: of sequences without a step.
+    """
+    for piece, n in zip(pieces, [*sizes[1:], 0], strict=True):
+        if n < piece.shape[0]:
+            piece[n:] += d_last[n : piece.shape[0]]
+    rest = torch.zeros_like(d_last)
+    rest[sizes[0] :] = d_last[sizes[0] :]
+    return rest
+
+
+# ---------------------------------------------------------------- vanilla
+
+
+def vanilla_forward(cell: RNNCell, u: Tensor, sizes: list[int], h0: Tensor) -> Any:
+    """h_t = φ(u_t + W_hh h_{t-1}), written over u."""
+    phi = torch.tanh_ if cell.nonlinearity == "tanh" else torch.relu_
+    hs, add = u.split(sizes), adder(cell.weight_hh, sizes[0])
+    for h_t, h in zip(hs, previous(h0, hs, sizes), strict=True):
+        phi(add(h_t, h))
+    return u, (last(h0, hs, sizes),), ()
+
+
+def vanilla_backward(
+    cell: RNNCell,
+    sizes: list[int],
+    state: Sequence[Tensor],
+    y: Tensor,
+    tape: Sequence[Tensor],
+    dy: Tensor,
+    d_final: Sequence[Tensor],
+) -> Any:
+    """δ_t = φ'(a_t) ⊙ (∂L_t/∂h_t + W_hhᵀ δ_{t+1}) = ∂L/∂u_t;  ∂L/∂W_hh = Σ_t δ_t h_{t-1}ᵀ."""
+    (h0,), delta = state, dy.clone()
+    hs, deltas = y.split(sizes), delta.split(sizes)
+    dh0 = add_last(deltas, d_final[0], sizes)
+    slope = 1 - y * y if cell.nonlinearity == "tanh" else (y > 0).to(y.dtype)
+    add = adder(cell.weight_hh.t().contiguous(), sizes[0])
+    steps = zip(deltas, slope.split(sizes), previous(dh0, deltas, sizes), strict=True)
+    for delta_t, slope_t, before in reversed(list(steps)):
+        add(before, delta_t.mul_(slope_t))
+    return delta, (dh0,), {"weight_hh": outer(delta, torch.cat(previous(h0, hs, sizes)))}
+
+
+# ---------------------------------------------------------------- the Function
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The derived forward and backward of one cell, and which of its options they cover."""
+
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
+    covers: Callable[[Any], bool] = lambda cell: True
+
+
+# Looked up by exact type: a subclass may have another update.
+RULES: dict[type[Cell], Rule] = {RNNCell: Rule(vanilla_forward, vanilla_backward)}
+
+
+class BPTT(torch.autograd.Function):
+    """One call for the whole sequence; ``cell`` carries options, every tensor is an argument."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        cell: Cell,
+        names: tuple[str, ...],
+        sizes: list[int],
+        n_state: int,
+        x: Tensor,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, ...]:
+        state, weights = tensors[:n_state], dict(zip(names, tensors[n_state:], strict=True))
+        bound = cast(Any, bind(cell, weights))
+        bias = None if bound.bias_ih is None else bound.bias_ih + bound.bias_hh
+        u = product(x, bound.weight_ih, bias)
+        y, final, tape = RULES[type(cell)].forward(bound, u, sizes, *state)
+        ctx.save_for_backward(x, *tensors, y, *tape)
+        ctx.cell, ctx.names, ctx.sizes, ctx.n_state = cell, names, sizes, n_state
+        return y, *(s.clone() for s in final)  # no output is a view: a caller may change it
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        n, m = ctx.n_state, ctx.n_state + len(ctx.names)
+        x, *rest = ctx.saved_tensors
+        none = (None, None, None, None)
+        if torch.is_grad_enabled():  # create_graph=True: this backward must be differentiable
+            return *none, *_by_autograd(ctx, [x, *rest[:m]], grads)
+        state, weights = rest[:n], dict(zip(ctx.names, rest[n:m], strict=True))
+        bound, (dy, *d_final) = cast(Any, bind(ctx.cell, weights)), grads
+        y, tape = rest[m], rest[m + 1 :]
+        du, d_state, d_weight = RULES[type(ctx.cell)].backward(
+            bound, ctx.sizes, state, y, tape, dy, d_final
+        )
+        d_weight["weight_ih"] = outer(du, x)
+        d_weight["bias_ih"] = d_weight["bias_hh"] = du.sum(0)
+        dx = product(du, bound.weight_ih.t().contiguous()) if ctx.needs_input_grad[4] else None
+        d_weights = (None if weights[w] is None else d_weight[w] for w in ctx.names)
+        return *none, dx, *d_state, *d_weights
+
+
+def _by_autograd(ctx: Any, inputs: list[Any], grads: Sequence[Tensor]) -> list[Tensor | None]:
+    """The same gradients by autograd through the plain loop, so that they have gradients again."""
+    # x may depend on h_0, or both on a weight: aliases cut them apart
+    alias: list[Any] = [None if t is None else t.view_as(t) for t in inputs]
+    x, *tensors = alias
+    state, weights = tensors[: ctx.n_state], tensors[ctx.n_state :]
+    bound = bind(ctx.cell, dict(zip(ctx.names, weights, strict=True)))
+    y, final = loop(bound, x, ctx.sizes, tuple(state) if ctx.n_state > 1 else state[0])
+    outputs = [y, *flat_state(final)]
+    need = [k for k, t in enumerate(alias) if t is not None and t.requires_grad]
+    live = [k for k, o in enumerate(outputs) if o.requires_grad]
+    found = torch.autograd.grad(
+        [outputs[k] for k in live],
+        [alias[k] for k in need],
+        [grads[k] for k in live],
+        create_graph=True,
+        allow_unused=True,
+    )
+    result: list[Tensor | None] = [None] * len(inputs)
+    for k, g in zip(need, found, strict=True):
+        result[k] = g
+    return result
+
+
+def refuses(cell: Cell, x: Tensor) -> str | None:
+    """Why this form cannot honour a call, or ``None``."""
+    rule = RULES.get(type(cell))
+    if rule is None or not rule.covers(cell):
+        return f"no backward is derived for {type(cell).__name__} with these options"
+    if torch.compiler.is_compiling():
+        return "torch.compile traces the loop instead"
+    if torch._C._are_functorch_transforms_active():
+        return "a function transform (vmap, grad, jvp …) is active"
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "forward-mode differentiation is active"
+    if autocasting(x.device.type):
+        return "autocast is on"
+    return None
+
+
+def bptt(cell: Cell, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor, State]:
+    """Run a cell with its derived backward; arguments and returns of :func:`loop`."""
+    if not sizes:
+        return loop(cell, x, sizes, state)
+    names, parts = cell.weight_names(), flat_state(state)
+    weights = [getattr(cell, name) for name in names]
+    plain = bind(cell, dict.fromkeys(names))  # no tensor hides in ctx
+    y, *final = BPTT.apply(plain, names, sizes, len(parts), x, *parts, *weights)
+    return y, tuple(final) if isinstance(state, tuple) else final[0]

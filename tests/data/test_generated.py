@@ -1,0 +1,114 @@
+"""Generated tasks: their answers by another road."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from companion.data import generated as g
+
+
+def test_copying_answers_what_was_read():
+    task = g.copying(5, symbols=6, length=4, delay=7, seed=3)
+    assert task.x.shape == task.y.shape == (5, 15)
+    for x, y in zip(task.x.tolist(), task.y.tolist(), strict=True):
+        assert y[-4:] == x[:4] and set(x[:4]) <= set(range(1, 7))
+        assert x[4:] == [0] * 6 + [7] + [0] * 4 and y[:-4] == [0] * 11
+    assert task.scored.sum() == 20 and task.chance == 1 / 6
+    assert (g.copying(1, delay=1).x[0, 10] == 9).all()  # "now" at once
+
+
+def test_adding_marks_one_number_in_each_half():
+    task = g.adding(200, T=7, seed=1)
+    marks = task.x[..., 1]
+    assert (marks[:, :3].sum(1) == 1).all() and (marks[:, 3:].sum(1) == 1).all()
+    assert set(marks.flatten().tolist()) == {0.0, 1.0}
+    torch.testing.assert_close((task.x[..., 0] * marks).sum(1), task.y)
+    task = g.adding(200_000, T=2)
+    assert ((task.y - 1) ** 2).mean().item() == pytest.approx(task.chance, abs=0.003)
+
+
+def test_parity_and_first_token():
+    task = g.parity(4, T=9, seed=2)
+    for x, y in zip(task.x.tolist(), task.y.tolist(), strict=True):
+        assert y == [sum(x[: t + 1]) % 2 for t in range(9)]
+    task = g.first_token_recall(50, lag=0)
+    assert task.x.shape == (50, 1) and (task.x[:, 0] == task.y).all()
+
+
+def test_anbn_scores_exactly_what_is_certain():
+    task = g.anbn([3, 1])
+    text = ["".join("ab$"[i] for i in row) for row in task.x]
+    assert text == ["$aaabbb", "$ab$$$$"]
+    for row, y, scored in zip(text, task.y.tolist(), task.scored.tolist(), strict=True):
+        n = row.count("a")
+        for t, counts in enumerate(scored):
+            assert counts == (n < t <= 2 * n)
+            if counts:
+                assert "ab$"[y[t]] == ("b" if t < 2 * n else "$")
+
+
+def test_selective_copying_ignores_the_noise():
+    task = g.selective_copying(20, T=12, symbols=5, length=3, seed=4)
+    for x, y in zip(task.x.tolist(), task.y.tolist(), strict=True):
+        assert [v for v in x[:12] if v] == y[12:] and x[12:] == [6, 6, 6]
+    assert (g.selective_copying(3, T=4, length=4).x[:, :4] > 0).all()
+
+
+def test_markov_chain_is_what_it_says():
+    P = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.6, 0.3], [0.8, 0.0, 0.2]]).double()
+    chain = g.MarkovChain(P)
+    torch.testing.assert_close(chain.stationary @ P, chain.stationary)
+    x = chain.sample(200, 500, seed=5)
+    counts = torch.zeros(3, 3)
+    for row in x.tolist()[:50]:
+        for a, b in pairwise(row):
+            counts[a, b] += 1
+    torch.testing.assert_close(counts / counts.sum(1, keepdim=True), P.float(), rtol=0, atol=0.02)
+    nll = -P[x[:, :-1], x[:, 1:]].log().mean().item()
+    assert nll == pytest.approx(chain.entropy_rate, abs=0.01)
+    assert chain.perplexity == pytest.approx(math.exp(chain.entropy_rate))
+    fair = g.MarkovChain(torch.full((4, 4), 0.25))
+    assert fair.entropy_rate == pytest.approx(math.log(4)) and fair.perplexity == pytest.approx(4)
+
+
+def test_seeds_decide_and_the_global_generator_is_left_alone():
+    before = torch.get_rng_state()
+    for f in (
+        lambda s: g.copying(3, seed=s).x,
+        lambda s: g.adding(3, 9, seed=s).x,
+        lambda s: g.parity(3, 9, seed=s).x,
+        lambda s: g.first_token_recall(3, 9, seed=s).x,
+        lambda s: g.selective_copying(3, 9, seed=s).x,
+        lambda s: g.MarkovChain(torch.full((3, 3), 1 / 3)).sample(3, 9, seed=s),
+    ):
+        assert torch.equal(f(1), f(1)) and not torch.equal(f(1), f(2))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: g.copying(1, delay=0), "delay: expected at least 1, got 0"),
+        (lambda: g.adding(1, T=1), "T: expected at least 2"),
+        (lambda: g.parity(-1, T=1), "n: expected at least 0"),
+        (lambda: g.anbn([0]), "counts: expected some numbers of at least 1"),
+        (lambda: g.anbn([]), "counts: expected"),
+        (lambda: g.selective_copying(1, T=2, length=3), "length: expected at most T = 2, got 3"),
+        (lambda: g.MarkovChain(torch.eye(2)), "more than one stationary"),
+        (lambda: g.MarkovChain(torch.ones(2, 2)), "sum to 1"),
+        (lambda: g.MarkovChain(torch.ones(2, 3)), "square"),
+    ],
+)
+def test_bad_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_empty_draws():
+    assert g.copying(0).x.shape == (0, 40) and g.adding(0, 5).y.shape == (0,)
+    assert g.MarkovChain(torch.full((2, 2), 0.5)).sample(0, 3).shape == (0, 3)
+    assert g.parity(2, T=0).y.shape == (2, 0)
