@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -12,7 +14,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from companion.cells import Cell, State, bind, find, flat_state, map_state
-from companion.cells.base import check_size, check_state, check_tensor
+from companion.cells.base import (
+    check_flag,
+    check_size,
+    check_state,
+    check_tensor,
+    stored_weight,
+)
 from companion.run import Plan, plan_packed, plan_ragged, plan_whole, run
 
 
@@ -78,28 +86,57 @@ class Recurrence(nn.Module):
             raise ValueError(f"dropout: expected a probability between 0 and 1, got {dropout}")
         if dropout and num_layers == 1:
             warnings.warn(
-                "dropout acts between layers: with num_layers=1 it has no effect", stacklevel=2
+                "dropout acts between layers: with num_layers=1 it has no effect",
+                stacklevel=2 if type(self) is Recurrence else 3,
             )
+        for name, flag in (
+            ("bias", bias),
+            ("batch_first", batch_first),
+            ("bidirectional", bidirectional),
+        ):
+            check_flag(name, flag)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
         self.bidirectional = bidirectional
         self.directions = 2 if bidirectional else 1
 
-        architecture = find(cell)
-        make: Callable[..., Cell] = architecture.cell
-        options = {**architecture.options, **options}
-        cells, width = [], input_size
+        make = _maker(cell, options)
+        cells: list[Cell] = []
+        width = input_size
         for layer in range(num_layers):
             for direction in range(self.directions):
-                part = make(width, hidden_size, bias=bias, device=device, dtype=dtype, **options)
-                for name, w in part._parameters.items():
-                    if w is not None:
-                        self.register_parameter(name + suffix(layer, direction), w)
-                part._lent = part.weight_names()  # the cell keeps its equations, we its weights
-                part._parameters.clear()
+                part = make(width, hidden_size, bias=bias, device=device, dtype=dtype)
+                self._take(part, suffix(layer, direction))
                 cells.append(part)
+                if part.state_size != cells[0].state_size:
+                    raise ValueError(
+                        f"cell: expected states of one size in all layers, got "
+                        f"{cells[0].state_size} in layer 0 and {part.state_size} in layer {layer}"
+                    )
             width = self.directions * part.output_size
         self._cells = tuple(cells)  # in a tuple, so that they are not submodules
+
+    def _take(self, part: Cell, end: str) -> None:
+        """Make a cell's weights, buffers and inner modules ours; the cell keeps its equations."""
+        for name, w in part._parameters.items():
+            if w is not None:
+                self.register_parameter(name + end, w)
+        for name, b in part._buffers.items():
+            self.register_buffer(name + end, b, name not in part._non_persistent_buffers_set)
+        for name, module in part._modules.items():
+            self.add_module(name + end, module)
+        part._absent = {name for name, w in part._parameters.items() if w is None}
+        part._lent = part.weight_names()
+        part._parameters.clear()
+        part.__dict__["_buffers"] = dict.fromkeys(part._buffers)
+        part.__dict__["_modules"] = dict.fromkeys(part._modules)
+
+    def _lend(self, k: int, read: Callable[[nn.Module, str], Any] = getattr) -> Cell:
+        """Cell k, bound to what is ours now; each weight is read once."""
+        part, end = self._cells[k], suffix(*divmod(k, self.directions))
+        lent = {n: None if n in part._absent else read(self, n + end) for n in part.weight_names()}
+        lent |= {n: getattr(self, n + end) for n in (*part._buffers, *part._modules)}
+        return bind(part, lent, self.training)
 
     @property
     def output_size(self) -> int:
@@ -115,16 +152,22 @@ class Recurrence(nn.Module):
 
         Returns:
             A cell to call; it holds tensors, not parameters, and is meant for one use.
+
+        Raises:
+            IndexError: if there is no such layer or direction.
         """
-        part, end = self._cells[layer * self.directions + direction], suffix(layer, direction)
-        weights = {n: getattr(self, n + end, None) for n in part.weight_names()}
-        return bind(part, weights, self.training)
+        for name, value, count in (
+            ("layer", layer, self.num_layers),
+            ("direction", direction, self.directions),
+        ):
+            if not 0 <= value < count:
+                raise IndexError(f"{name}: expected 0 to {count - 1}, got {value}")
+        return self._lend(layer * self.directions + direction)
 
     def reset_parameters(self) -> None:
-        """Draw all weights anew, in the order of torch."""
-        for layer in range(self.num_layers):
-            for direction in range(self.directions):
-                self.cell(layer, direction).reset_parameters()
+        """Draw all weights anew, in the order of torch; behind a parametrization, its original."""
+        for k in range(len(self._cells)):
+            self._lend(k, stored_weight).reset_parameters()
 
     def flatten_parameters(self) -> None:
         """Does nothing; it is here because code written for torch.nn calls it."""
@@ -132,8 +175,7 @@ class Recurrence(nn.Module):
     @property
     def all_weights(self) -> list[list[Tensor]]:
         """The weights of each cell in order, as ``torch.nn.RNNBase.all_weights``."""
-        pairs = [(k, d) for k in range(self.num_layers) for d in range(self.directions)]
-        return [list(self.cell(k, d).weights().values()) for k, d in pairs]
+        return [list(self._lend(k).weights().values()) for k in range(len(self._cells))]
 
     def initial_state(self, batch_size: int) -> State:
         """The state before the first step.
@@ -145,9 +187,12 @@ class Recurrence(nn.Module):
             A tensor (L·directions, B, state_size), or a tuple of such tensors.
         """
         check_size("batch_size", batch_size, 0)
-        own = self._own()
-        parts = [cell.initial_state(batch_size, own) for cell in self._cells]
-        return _stack(parts)
+        return self._initial(batch_size, self._own())
+
+    def _initial(self, B: int, like: Tensor | None) -> State:
+        zeros = type(self._cells[0]).initial_state is Cell.initial_state  # which reads no weight
+        cells = self._cells if zeros else map(self._lend, range(len(self._cells)))
+        return _stack([cell.initial_state(B, like) for cell in cells])
 
     def step(self, x_t: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """One time step through all layers, for streaming.
@@ -170,7 +215,7 @@ class Recurrence(nn.Module):
                 "step: a bidirectional layer cannot run step by step, since its backward half "
                 "starts at the end of the sequence"
             )
-        check_tensor("x_t", x_t, self._own())
+        check_tensor("x_t", x_t, own := self._own())
         if x_t.dim() not in (1, 2) or x_t.shape[-1] != self.input_size:
             raise ValueError(
                 f"x_t: expected (B, {self.input_size}) or ({self.input_size},), "
@@ -178,12 +223,14 @@ class Recurrence(nn.Module):
             )
         batched = x_t.dim() == 2
         x_t = x_t if batched else x_t.unsqueeze(0)
-        state = self._state(state, x_t.shape[0], batched)
+        state = self._state(state, x_t, x_t.shape[0], batched)
         after = []
         for layer in range(self.num_layers):
             if layer:
                 x_t = F.dropout(x_t, self.dropout, self.training)
-            x_t, s = self.cell(layer).step(x_t, _pick(state, layer))
+            cell, B = self._lend(layer), x_t.shape[0]
+            x_t, s = cell.update(cell.prepare(x_t), _pick(state, layer))
+            _check_update(cell, x_t, s, B, B, own)
             after.append(s)
         state = _stack(after)
         if batched:
@@ -210,7 +257,7 @@ class Recurrence(nn.Module):
                 never read and may hold NaN. 0 is valid.
             reset: bool, laid out as batch and time of ``x``: set the state to the initial one
                 before this step, so that several documents can share a row.
-            form: how to run; ``None`` picks the fastest form that honours the arguments.
+            form: how to run; ``None`` picks the fastest form that honors the arguments.
 
         Returns:
             The outputs in the layout of ``x``, 0 where it is padding; and the state at each row's
@@ -229,14 +276,14 @@ class Recurrence(nn.Module):
             x = x.unsqueeze(1)
         elif time:
             x = x.transpose(0, 1)
-        T, B = x.shape[:2]
+        T, B = int(x.shape[0]), int(x.shape[1])  # under torch.jit.trace they are tensors
         lengths = _check_lengths(lengths, B, T, batched)
         reset = _check_reset(reset, B, T, batched, time)
-        state = self._state(state, B, batched)
+        state = self._state(state, x, B, batched)
         if lengths is None and reset is None:
             plan = plan_whole(T, B)
         else:
-            plan = plan_ragged(T, B, lengths, reset, x.device)
+            plan = plan_ragged(T, B, lengths, reset, x.device, self.bidirectional)
 
         rows = x.reshape(T * B, self.input_size)
         if plan.index is not None:
@@ -265,10 +312,11 @@ class Recurrence(nn.Module):
                 f"{self._names[0]}.data: expected (N, {self.input_size}) (input_size), "
                 f"got {tuple(rows.shape)}"
             )
-        state = self._state(state, int(sizes[0]), True)
+        state = self._state(state, rows, int(sizes[0]) if len(sizes) else 0, True)
         if order is not None:
             state = cast(State, map_state(lambda s: s[:, order], state))
-        y, state = self._layers(rows, state, plan_packed(sizes, rows.device), form)
+        plan = plan_packed(sizes, rows.device, self.bidirectional)
+        y, state = self._layers(rows, state, plan, form)
         if back is not None:
             state = cast(State, map_state(lambda s: s[:, back], state))
         return PackedSequence(y, sizes, order, back), state
@@ -277,9 +325,9 @@ class Recurrence(nn.Module):
         self, x: Tensor, state: State, plan: Plan, form: str | None
     ) -> tuple[Tensor, State]:
         """All layers and directions over packed rows."""
-        initial = state
+        initial, own = state, self._own()
         if plan.owner is not None:
-            initial = self.initial_state(flat_state(state)[0].shape[1])
+            initial = self._initial(flat_state(state)[0].shape[1], x if own is None else own)
         after = []
         for layer in range(self.num_layers):
             if layer:
@@ -287,18 +335,25 @@ class Recurrence(nn.Module):
             outputs = []
             for direction in range(self.directions):
                 k = layer * self.directions + direction
-                cell = self.cell(layer, direction)
+                cell = self._lend(k)
                 s = plan.start(_pick(state, k), _pick(initial, k), direction)
-                cell.begin(flat_state(s)[0].shape[0], x)
+                S = flat_state(s)[0].shape[0]
+                cell.begin(S, x)
                 y, s = run(cell, plan.mirror(x) if direction else x, plan.sizes, s, form)
+                _check_update(cell, y, s, x.shape[0], S, own)
                 outputs.append(plan.mirror(y) if direction else y)
                 after.append(plan.finish(s, direction))
             x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
         return x, _stack(after)
 
-    def _own(self) -> Tensor:
+    def _own(self) -> Tensor | None:
         """A weight as it is stored; never a parametrized one, which would cost its computation."""
-        return next(self.parameters())
+        own = next(self.parameters(), None)
+        if own is None and getattr(
+            self, "_is_replica", False
+        ):  # of nn.DataParallel: no parameters
+            return next(iter(self._lend(0).weights().values()), None)
+        return own
 
     def _check_input(self, x: Any) -> None:
         name = self._names[0]
@@ -313,12 +368,13 @@ class Recurrence(nn.Module):
                 f"got {x.shape[-1]}"
             )
 
-    def _state(self, state: State | None, B: int, batched: bool) -> State:
+    def _state(self, state: State | None, x: Tensor, B: int, batched: bool) -> State:
         """The state to start from, checked, with a batch dimension."""
+        own = self._own()
         if state is None:
-            return self.initial_state(B)
+            return self._initial(B, x if own is None else own)
         lead = (len(self._cells), B) if batched else (len(self._cells),)
-        check_state(self._names[1], state, self._cells[0].state_size, lead, self._own())
+        check_state(self._names[1], state, self._cells[0].state_size, lead, own)
         return state if batched else cast(State, map_state(lambda s: s.unsqueeze(1), state))
 
     def extra_repr(self) -> str:
@@ -343,6 +399,36 @@ def suffix(layer: int, direction: int) -> str:
     return f"_l{layer}" + ("_reverse" if direction else "")
 
 
+def _maker(cell: str | type[Cell], options: dict[str, Any]) -> Callable[..., Cell]:
+    """The constructor of an architecture's cell, with its options and ours."""
+    architecture = find(cell)
+    for name, fixed in architecture.options.items():
+        if name in options and options[name] != fixed:
+            raise ValueError(
+                f"{name}: expected {fixed!r}, which makes {cell!r} what it is, "
+                f"got {options[name]!r}"
+            )
+    takes = inspect.signature(architecture.cell).parameters
+    missing = [n for n in ("bias", "device", "dtype") if n not in takes]
+    if missing and not any(p.kind is p.VAR_KEYWORD for p in takes.values()):
+        raise TypeError(
+            f"cell: expected {architecture.cell.__name__} to take bias, device and dtype, as "
+            f"Recurrence passes them; it lacks {', '.join(missing)}"
+        )
+    return functools.partial(architecture.cell, **{**architecture.options, **options})
+
+
+def _check_update(cell: Cell, y: Any, state: Any, rows: int, S: int, own: Tensor | None) -> None:
+    """Raise unless a cell's update gave what its sizes promise."""
+    name = f"{type(cell).__name__}.update"
+    if not isinstance(y, Tensor) or y.shape != (rows, cell.output_size):
+        got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise ValueError(
+            f"{name}: expected outputs of shape {(rows, cell.output_size)}, got {got}"
+        )
+    check_state(f"{name}: state", state, cell.state_size, (S,), own)
+
+
 def _pick(state: State, k: int) -> State:
     return cast(State, map_state(lambda s: s[k], state))
 
@@ -357,7 +443,7 @@ def _check_lengths(lengths: Any, B: int, T: int, batched: bool) -> Tensor | None
     if not batched and isinstance(lengths, int) and not isinstance(lengths, bool):
         lengths = [lengths]
     try:
-        n = torch.as_tensor(lengths)
+        n = torch.as_tensor(lengths, device=None if isinstance(lengths, Tensor) else "cpu")
     except (TypeError, ValueError, RuntimeError) as e:
         raise TypeError(f"lengths: expected {B} integers, got {lengths!r}") from e
     if n.numel() == 0 and not isinstance(lengths, Tensor):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import torch
+import torch.nn.utils.parametrize
 from torch import Tensor, nn
 
 from companion.cells.initialize import Initializer, recurrent_initializer
@@ -16,6 +17,8 @@ State: TypeAlias = Tensor | tuple[Tensor, ...]
 Sizes: TypeAlias = int | tuple[int, ...]
 
 C = TypeVar("C", bound="Cell")
+
+CASTABLE = (torch.float32, torch.float16, torch.bfloat16)  # what autocast turns into each other
 
 
 def map_state(f: Callable[..., Any], *states: Any) -> Any:
@@ -36,6 +39,8 @@ def map_state(f: Callable[..., Any], *states: Any) -> Any:
     """
     if isinstance(states[0], tuple):
         return tuple(f(*parts) for parts in zip(*states, strict=True))
+    if isinstance(states[0], list):
+        raise TypeError("state: expected a tensor or a tuple of tensors, got a list")
     return f(*states)
 
 
@@ -56,23 +61,30 @@ def autocasting(device_type: str) -> bool:
         return False
 
 
-def check_tensor(name: str, x: Any, like: Tensor) -> None:
-    """Raise unless ``x`` is a tensor of the dtype and on the device of ``like``, a weight."""
+def check_tensor(name: str, x: Any, like: Tensor | None) -> None:
+    """Raise unless ``x`` is a tensor of the dtype and on the device of ``like``, a weight.
+
+    Under autocast any of the dtypes it casts will do. ``None``: the cell has no weight.
+    """
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    if like is None:
+        return
     if x.device != like.device:
         raise ValueError(
             f"{name}: expected it on {like.device}, where the weights are, got {x.device}; "
             f"move it with {name}.to({str(like.device)!r})"
         )
-    if x.dtype != like.dtype and not (x.is_floating_point() and autocasting(x.device.type)):
+    if x.dtype != like.dtype and not (x.dtype in CASTABLE and autocasting(x.device.type)):
         raise ValueError(
             f"{name}: expected dtype {like.dtype}, as the weights have, got {x.dtype}; "
             f"convert it with {name}.to({like.dtype})"
         )
 
 
-def check_state(name: str, state: Any, sizes: Sizes, lead: tuple[int, ...], like: Tensor) -> None:
+def check_state(
+    name: str, state: Any, sizes: Sizes, lead: tuple[int, ...], like: Tensor | None
+) -> None:
     """Raise unless ``state`` has one tensor of shape ``(*lead, size)`` for each of ``sizes``."""
     if isinstance(sizes, tuple):
         if not isinstance(state, tuple) or len(state) != len(sizes):
@@ -102,10 +114,17 @@ def check_size(name: str, value: Any, least: int = 1) -> None:
         raise ValueError(f"{name}: expected at least {least}, got {value}")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a bool."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: expected True or False, got {value!r}")
+
+
 class Cell(nn.Module):
     r"""One step of time, the base of every recurrent architecture.
 
-    A subclass registers its weights directly on itself and writes two methods,
+    A subclass registers its weights on itself (:meth:`weight`; modules such as ``nn.LayerNorm``
+    and buffers may be used as well) and writes two methods,
 
     .. math::
 
@@ -114,6 +133,9 @@ class Cell(nn.Module):
 
     ``prepare`` holds everything that depends on the input alone, so that it can be computed for
     all steps at once; ``update`` holds what must wait for the previous state :math:`s_{t-1}`.
+    Both only read: a layer lends its weights to a copy of the cell, so that what a method assigns
+    to ``self`` is gone after the call. The constructor takes ``bias``, ``device`` and ``dtype``
+    besides its own options, and ends with :meth:`reset_parameters`.
 
     Args:
         input_size: number of input features, :math:`D`.
@@ -149,6 +171,7 @@ class Cell(nn.Module):
     state_size: Sizes
     output_size: int
     _lent: tuple[str, ...] | None = None  # names of the weights a layer lends
+    _absent: frozenset[str] | set[str] = frozenset()  # those of them that are None
 
     def __init__(
         self, input_size: int, hidden_size: int, *, recurrent_init: str | Initializer | None = None
@@ -165,17 +188,18 @@ class Cell(nn.Module):
     def weight(
         *shape: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> nn.Parameter:
-        """A parameter of this shape, to be filled by :meth:`reset_parameters`."""
-        return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
+        """A parameter of this shape, NaN until :meth:`reset_parameters` fills it."""
+        return nn.Parameter(torch.full(shape, float("nan"), device=device, dtype=dtype))
 
     def weights(self) -> dict[str, Tensor]:
         """The weights by name, whether the cell owns them or a layer lends them."""
         return {n: w for n in self.weight_names() if (w := getattr(self, n)) is not None}
 
-    def _own(self) -> Tensor:
-        """A weight as it is stored; only a bound cell has to read one."""
-        own = next(self.parameters(), None)
-        return next(iter(self.weights().values())) if own is None else own
+    def _own(self) -> Tensor | None:
+        """A weight as it is stored, for its dtype and device; only a bound cell reads one."""
+        if self._lent is None:
+            return next(self.parameters(), None)
+        return next(iter(self.weights().values()), None)
 
     def weight_names(self) -> tuple[str, ...]:
         """Names of the weights in order of registration, absent biases included."""
@@ -185,15 +209,26 @@ class Cell(nn.Module):
         r"""Draw every weight from :math:`U(-1/\sqrt{H}, 1/\sqrt{H})`, as torch does.
 
         Weights named in ``recurrent_weights`` are then set by ``recurrent_init``, one square
-        block (one gate) at a time.
+        block (one gate) at a time. Modules inside the cell reset themselves.
         """
         bound = 1 / math.sqrt(self.hidden_size)
-        for w in self.weights().values():
-            nn.init.uniform_(w, -bound, bound)
+        stored = {n: stored_weight(self, n) for n in self.weight_names()}
+        for w in stored.values():
+            if w is not None:
+                nn.init.uniform_(w, -bound, bound)
         if self.recurrent_init is not None:
             for name in self.recurrent_weights:
-                for block in self.weights()[name].detach().split(self.hidden_size):
-                    self.recurrent_init(block)
+                whole = stored[name] if name in stored else stored_weight(self, name)
+                for block in whole.detach().split(self.hidden_size):
+                    result = self.recurrent_init(block)
+                    if result is not None and result is not block:
+                        raise TypeError(
+                            "recurrent_init: expected a function that fills a matrix in place, "
+                            f"got one that returns {type(result).__name__}"
+                        )
+        for name, module in self.named_modules():
+            if name and callable(reset := getattr(module, "reset_parameters", None)):
+                reset()
 
     def prepare(self, x: Tensor) -> Tensor:
         """Everything that does not wait: ``(..., D) -> (..., G)``, for any leading shape."""
@@ -216,8 +251,10 @@ class Cell(nn.Module):
         Returns:
             A tensor ``(B, state_size)``, or a tuple of such tensors.
         """
-        make = (self._own() if like is None else like).new_zeros
-        return cast(State, map_state(lambda n: make(batch_size, n), self.state_size))
+        check_size("batch_size", batch_size, 0)
+        like = self._own() if like is None else like
+        make = torch.zeros if like is None else like.new_zeros
+        return cast(State, map_state(lambda n: make((batch_size, n)), self.state_size))
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """One step of time: ``update(prepare(x_t), state)``.
@@ -227,8 +264,17 @@ class Cell(nn.Module):
             state: the state before this step.
 
         Returns:
-            The output ``(B, H)`` and the state after this step; the given state is unchanged.
+            The output ``(B, H)`` and the state after this step, which may share memory with each
+            other; the given state is unchanged.
+
+        Raises:
+            TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
         """
+        own = self._own()
+        check_tensor("x_t", x_t, own)
+        if x_t.dim() != 2 or x_t.shape[1] != self.input_size:
+            raise ValueError(f"x_t: expected (B, {self.input_size}), got {tuple(x_t.shape)}")
+        check_state("state", state, self.state_size, (x_t.shape[0],), own)
         return self.update(self.prepare(x_t), state)
 
     def forward(self, input: Tensor, hx: State | None = None) -> State:
@@ -255,32 +301,49 @@ class Cell(nn.Module):
             )
         batched = input.dim() == 2
         if hx is None:
-            hx = self.initial_state(len(input) if batched else 1, own)
+            hx = self.initial_state(len(input) if batched else 1, input if own is None else own)
         else:
             check_state("hx", hx, self.state_size, tuple(input.shape[:-1]), own)
             hx = hx if batched else map_state(lambda s: s.unsqueeze(0), hx)
-        _, state = self.step(input if batched else input.unsqueeze(0), cast(State, hx))
+        u = self.prepare(input if batched else input.unsqueeze(0))
+        _, state = self.update(u, hx)
         return state if batched else cast(State, map_state(lambda s: s.squeeze(0), state))
 
 
-def bind(cell: C, weights: Mapping[str, Tensor | None], training: bool | None = None) -> C:
+def stored_weight(module: nn.Module, name: str) -> Any:
+    """A weight as it is stored: behind a parametrization, the parameter that training changes."""
+    if not nn.utils.parametrize.is_parametrized(module, name):
+        return getattr(module, name)
+    behind = cast(Any, module.parametrizations)[name]
+    if not hasattr(behind, "original"):
+        raise ValueError(
+            f"reset_parameters: {name} is parametrized by several tensors; remove the "
+            "parametrization first"
+        )
+    return behind.original
+
+
+def bind(cell: C, lent: Mapping[str, Any], training: bool | None = None) -> C:
     """The same equations reading the given weights: a shallow copy, nothing registered.
 
     A layer keeps the parameters under torch's names and lends them to its cells for one call, so
-    that a weight that is parametrized (or dropped, or normalised) is computed once a call.
+    that a weight that is parametrized (or dropped, or normalized) is computed once a call.
 
     Args:
         cell: the cell whose equations and options to use; it stays as it is.
-        weights: a tensor, or ``None`` for an absent bias, for every name the cell reads.
+        lent: for every weight the cell reads a tensor, or ``None`` for an absent bias; likewise
+            the modules and buffers inside the cell.
         training: the mode of the copy; default: the cell's own.
 
     Returns:
-        A copy of the cell that reads ``weights``.
+        A copy of the cell that reads what is lent.
     """
     bound = object.__new__(type(cell))
     bound.__dict__.update(cell.__dict__)
-    bound.__dict__.update(weights)
-    bound.__dict__.update(_parameters={}, _lent=tuple(weights))
+    bound.__dict__["_lent"] = names = cell.weight_names()
+    bound.__dict__.update({n: lent[n] for n in names}, _parameters={})
+    for inside in ("_modules", "_buffers"):
+        bound.__dict__[inside] = {n: lent[n] for n in cell.__dict__[inside]}
     if training is not None:
         bound.training = training
     return bound

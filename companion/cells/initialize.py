@@ -42,6 +42,8 @@ def spectral_radius(radius: float) -> Initializer:
         >>> round(eigenvalues.abs().max().item(), 4)
         0.5
     """
+    if isinstance(radius, bool) or not isinstance(radius, int | float):
+        raise TypeError(f"radius: expected a number, got {type(radius).__name__}")
     if not (math.isfinite(radius) and radius >= 0):
         raise ValueError(f"radius: expected a finite number of at least 0, got {radius}")
     return _SpectralRadius(float(radius))
@@ -84,6 +86,8 @@ def recurrent_initializer(choice: str | Initializer | None) -> Initializer | Non
         ValueError: if it is a name we do not know.
         TypeError: if it is neither a name, a function nor ``None``.
     """
+    if choice is spectral_radius:
+        raise TypeError("recurrent_init: expected spectral_radius(0.9), say, got it uncalled")
     if choice is None or callable(choice):
         return choice
     if isinstance(choice, str):

@@ -45,7 +45,7 @@ def run(
         Packed outputs (N, H), and the state (S, ...) each sequence ends with.
 
     Raises:
-        ValueError: if there is no such form, or it cannot honour this call.
+        ValueError: if there is no such form, or it cannot honor this call.
     """
     if form is None:
         form = next(name for name, f in FORMS.items() if f.refuses(cell, x) is None)

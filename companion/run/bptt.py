@@ -178,8 +178,8 @@ def refuses(cell: Cell, x: Tensor) -> str | None:
     rule = RULES.get(type(cell))
     if rule is None or not rule.covers(cell):
         return f"no backward is derived for {type(cell).__name__} with these options"
-    if torch.compiler.is_compiling():
-        return "torch.compile traces the loop instead"
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
+        return "tracing records the loop instead"
     if torch._C._are_functorch_transforms_active():
         return "a function transform (vmap, grad, jvp …) is active"
     if torch.autograd.forward_ad._current_level >= 0:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from companion.cells.base import Cell, State, flat_state, map_state
@@ -35,8 +34,8 @@ def loop(cell: Cell, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor,
         outputs.append(y_t)
     if ended:
         state = cast(State, map_state(lambda *parts: torch.cat(parts), state, *reversed(ended)))
-    if not outputs:  # T = 0: no rows, yet part of the graph
-        return F.pad(u[:, :0], (0, cell.output_size)), state
+    if not outputs:  # no step at all: no rows, yet part of the graph of every weight
+        outputs.append(cell.update(u, _rows(state, 0, 0))[0])
     return torch.cat(outputs), state
 
 

@@ -19,6 +19,8 @@ from torch import Tensor
 
 from companion.cells.base import State, map_state
 
+CPU = torch.device("cpu")  # plans are made there, whatever the default device is
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -29,7 +31,7 @@ class Plan:
         index: (N,) the row of the flattened (T, B) input each packed row comes from; ``None``: the
             input's rows as they are.
         flip: (N,) the packed row at the mirrored step of the same sequence; ``None``: all
-            sequences have the same length.
+            sequences have the same length, or no direction asks for it.
         owner: (S,) the batch row each sequence belongs to; ``None``: sequence b is batch row b.
         enters: for each direction (S,), whether a sequence starts from the given state; the others
             start from the initial one.
@@ -74,15 +76,26 @@ def plan_whole(T: int, B: int) -> Plan:
     return Plan([B] * T)
 
 
-def plan_packed(batch_sizes: Tensor, device: torch.device) -> Plan:
+def plan_packed(batch_sizes: Tensor, device: torch.device, mirrored: bool = True) -> Plan:
     """The rows of a PackedSequence, which are in our order already."""
-    sizes, T = batch_sizes, len(batch_sizes)
-    lengths = (sizes[:, None] > torch.arange(int(sizes[0]) if T else 0)).sum(0)
-    return Plan(sizes.tolist(), flip=_flip(lengths, sizes).to(device))
+    sizes = batch_sizes
+    if not mirrored or len(sizes) == 0:
+        return Plan(sizes.tolist())
+    later = torch.cat([sizes[1:], sizes.new_zeros(1)])
+    ended = (sizes - later).flip(0)  # sequences of length T, T − 1, …, 1
+    steps = torch.arange(len(sizes), 0, -1, device=CPU)
+    seq, step, first = _positions(sizes)
+    lengths = steps.repeat_interleave(ended)
+    return Plan(sizes.tolist(), flip=(first[lengths[seq] - 1 - step] + seq).to(device))
 
 
 def plan_ragged(
-    T: int, B: int, lengths: Tensor | None, reset: Tensor | None, device: torch.device
+    T: int,
+    B: int,
+    lengths: Tensor | None,
+    reset: Tensor | None,
+    device: torch.device,
+    mirrored: bool = True,
 ) -> Plan:
     """Rows that end early or are cut by resets.
 
@@ -93,14 +106,18 @@ def plan_ragged(
         reset: (B, T) bool, on the CPU: the state becomes the initial one before this step;
             ``None``: never.
         device: where the index tensors go.
+        mirrored: whether :meth:`Plan.mirror` will be asked for.
 
     Returns:
-        The plan.
+        The plan, in time and memory proportional to the number of rows.
     """
     if T == 0:
         return plan_whole(0, B)
-    lengths = torch.full((B,), T) if lengths is None else lengths
-    cut = torch.zeros(B, T, dtype=torch.bool) if reset is None else reset & _before(lengths, T)
+    if lengths is None:
+        lengths = torch.full((B,), T, device=CPU)
+    cut = torch.zeros(B, T, dtype=torch.bool, device=CPU)
+    if reset is not None:
+        cut = reset & (torch.arange(T, device=CPU) < lengths[:, None])
     first_kept = ~cut[:, 0]  # a row that is reset before its first step ignores the given state
     cut[:, 0] = True  # every row begins a sequence, even one of length 0
     row, start = cut.nonzero().unbind(1)
@@ -113,36 +130,32 @@ def plan_ragged(
     row, start, size = row[order], start[order], size[order]
     is_first, is_last = is_first[order], is_last[order]
 
-    step = torch.arange(int(size.max()) if len(size) else 0)[:, None]
-    alive = step < size  # (steps, S)
-    sizes = alive.sum(1)
-    index = ((start + step) * B + row)[alive]
+    steps = int(size[0]) if len(size) else 0
+    sizes = len(size) - torch.bincount(size, minlength=steps + 1).cumsum(0)[:steps]
+    seq, step, first = _positions(sizes)
+    index = (start[seq] + step) * B + row[seq]
+    flip = first[size[seq] - 1 - step] + seq if mirrored else None
     # the forward direction starts in a row's first sequence, the backward one in its last
     enters = (is_first & first_kept[row], is_last)
-    leaves = tuple(_positions(of, row, B) for of in (is_last, is_first))
+    leaves = tuple(_which(of, row, B) for of in (is_last, is_first))
     return Plan(
         sizes.tolist(),
         index.to(device),
-        _flip(size, sizes).to(device),
+        None if flip is None else flip.to(device),
         row.to(device),
         tuple(e.to(device) for e in enters),
         tuple(x.to(device) for x in leaves),
     )
 
 
-def _before(lengths: Tensor, T: int) -> Tensor:
-    return torch.arange(T) < lengths[:, None]
+def _positions(sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(N,) sequence and (N,) step of each packed row; (T + 1,) the row at which a step begins."""
+    first = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    step = torch.arange(len(sizes), device=CPU).repeat_interleave(sizes)
+    return torch.arange(len(step), device=CPU) - first[step], step, first
 
 
-def _positions(mask: Tensor, row: Tensor, B: int) -> Tensor:
+def _which(mask: Tensor, row: Tensor, B: int) -> Tensor:
     """For each batch row the sequence that ``mask`` marks (exactly one a row)."""
     where = mask.nonzero().squeeze(1)
-    return torch.empty(B, dtype=torch.long).index_copy(0, row[where], where)
-
-
-def _flip(size: Tensor, sizes: Tensor) -> Tensor:
-    """(N,) where the mirrored step of the same sequence lies; ``size`` (S,) longest first."""
-    step = torch.arange(len(sizes))[:, None]
-    first = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])  # packed row at which a step begins
-    mirrored = first[(size - 1 - step).clamp(min=0)] + torch.arange(len(size))
-    return mirrored[step < size]
+    return torch.empty(B, dtype=torch.long, device=CPU).index_copy(0, row[where], where)

@@ -63,3 +63,49 @@ def test_a_packed_sequence_is_in_order_already():
     plan = plan_packed(torch.tensor([3, 1]), CPU)
     assert plan.sizes == [3, 1] and plan.index is None and plan.owner is None
     assert plan.mirror(torch.arange(4)).tolist() == [3, 1, 2, 0]
+
+
+def dense(T, B, lengths, reset):
+    """The same plan read off a table with one line a sequence."""
+    sequences = []
+    for b in range(B):
+        cuts = [0, *(t for t in range(1, lengths[b]) if reset[b][t]), lengths[b]]
+        sequences += [(b, i, j) for i, j in zip(cuts, cuts[1:], strict=False) if i < j or not i]
+    sequences.sort(key=lambda s: s[1] - s[2])  # stable: longest first
+    longest = max((j - i for _, i, j in sequences), default=0)
+    sizes = [sum(j - i > t for _, i, j in sequences) for t in range(longest)]
+    index = [(i + t) * B + b for t in range(longest) for b, i, j in sequences if j - i > t]
+    place = {
+        (b, i + t): n
+        for n, (t, b, i) in enumerate(
+            (t, b, i) for t in range(longest) for b, i, j in sequences if j - i > t
+        )
+    }
+    flip = [place[b, j - 1 - t] for t in range(longest) for b, i, j in sequences if j - i > t]
+    return sizes, index, flip, [b for b, _, _ in sequences]
+
+
+def test_against_a_table():
+    g = torch.Generator().manual_seed(0)
+    for _ in range(200):
+        T, B = (int(torch.randint(1, 8, (), generator=g)) for _ in range(2))
+        lengths = torch.randint(0, T + 1, (B,), generator=g)
+        reset = torch.rand(B, T, generator=g) < 0.4
+        plan = plan_ragged(T, B, lengths, reset, CPU)
+        sizes, index, flip, owner = dense(T, B, lengths.tolist(), reset.tolist())
+        assert plan.sizes == sizes and plan.index.tolist() == index
+        assert plan.flip.tolist() == flip and plan.owner.tolist() == owner
+
+
+def test_many_resets_need_no_more_room_than_rows():
+    """A table of steps × sequences would have 32 × 2000 × 16,000 entries here."""
+    T, B = 2000, 32
+    reset = torch.ones(B, T, dtype=torch.bool)
+    reset[0] = False
+    plan = plan_ragged(T, B, None, reset, CPU)
+    assert len(plan.index) == T * B and len(plan.sizes) == T and plan.sizes[:2] == [62001, 1]
+
+
+def test_flip_is_made_only_where_it_is_asked_for():
+    plan = plan_ragged(3, 2, torch.tensor([3, 1]), None, CPU, mirrored=False)
+    assert plan.flip is None
