@@ -13,7 +13,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from companion.data import DataSet
@@ -26,12 +26,20 @@ DESCRIPTION = """\
 Companion of the book "Recurrence: from the vanilla RNN to state space models".
 
 Commands work on what the chapters work on: start with
-  python -m companion data list           every data set, its size and licence
+  python -m companion data list           every data set, its size and license
   python -m companion data info surnames  one of them in full
 and add --help to any command to see what it takes.
 """
 
 EXIT_CODES = "Exit status: 0 all went well, 1 the command failed, 2 it was called wrongly."
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's parser, but a help text that cannot be written is an error, not silence."""
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help text."""
+        print(self.format_help(), end="", file=file)
 
 
 class CommandError(Exception):
@@ -87,11 +95,11 @@ def data_list(options: argparse.Namespace) -> int:
     from companion.data import CATALOGUE
 
     entries = [e for e in CATALOGUE.values() if options.kind in (None, e.kind)]
-    rows = [("NAME", "KIND", "TASK", "SIZE", "LICENCE")]
-    rows += [(e.name, e.kind, e.task, e.size, e.licence) for e in entries]
+    rows = [("NAME", "KIND", "TASK", "SIZE", "LICENSE")]
+    rows += [(e.name, e.kind, e.task, e.size, e.license) for e in entries]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     for name, kind, *rest in rows:
-        line = f"{name:<{widths[0]}}  {kind:<{widths[1]}}  " + "  ·  ".join(rest)
+        line = f"{name:<{widths[0]}}  {kind:<{widths[1]}}  " + " | ".join(rest)
         indent = " " * (sum(widths) + 4)
         print(textwrap.fill(line, _width(), subsequent_indent=indent, break_long_words=False))
     print(f"\n{len(entries)} data sets. More on one: python -m companion data info NAME")
@@ -102,7 +110,7 @@ def data_info(options: argparse.Namespace) -> int:
     from companion.data.fetching import folder_of
 
     entry = _entry(options.name)
-    fields = ["task", "size", "licence", "source", "citation", "kind", "notes"]
+    fields = ["task", "size", "license", "source", "citation", "kind", "notes"]
     shown = [(field, getattr(entry, field)) for field in fields]
     if entry.files:
         shown.append(("folder", str(folder_of(entry))))
@@ -202,7 +210,7 @@ def _width() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m companion",
         description=DESCRIPTION,
         epilog=EXIT_CODES,
@@ -225,19 +233,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, 0 if all went well, 1 if the command failed, 2 if it was called wrongly.
     """
     try:
-        options = _parser().parse_args(arguments)
-        status: int = options.run(options)
+        if sys.stdout is None:
+            raise CommandError("standard output is closed; there is nowhere to write to")
+        status = _run(arguments)
         sys.stdout.flush()  # a closed pipe must show here, not while Python shuts down
         return status
-    except SystemExit as stop:  # argparse: after --help, or with the usage on stderr
-        return stop.code if isinstance(stop.code, int) else USAGE
     except CommandError as error:
         for paragraph in str(error).splitlines():
             print(f"error: {paragraph}", file=sys.stderr)
         return error.status
-    except BrokenPipeError:  # `… | head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `... | head` has seen enough
+        _drop_output()
         return OK
+    except UnicodeEncodeError as error:
+        _drop_output()
+        return _failed(
+            f"the output has {ascii(error.object[error.start])}, which the encoding "
+            f"{error.encoding} of standard output lacks; set PYTHONIOENCODING=utf-8"
+        )
+    except OSError as error:  # a full disk, a folder that cannot be read
+        _drop_output()
+        where = f"{error.filename}: " if error.filename else ""
+        return _failed(f"{where}{error.strerror or error}")
+    except RuntimeError as error:
+        from companion.data import DataError
+
+        if not isinstance(error, DataError):
+            raise
+        return _failed(str(error))
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return FAILED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit as stop:  # argparse: after --help, or with the usage on stderr
+        return stop.code if isinstance(stop.code, int) else USAGE
+    status: int = options.run(options)
+    return status
+
+
+def _failed(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return FAILED
+
+
+def _drop_output() -> None:
+    """Send what is still in the buffer nowhere: Python would try once more when it ends."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):  # no file behind it
+        pass

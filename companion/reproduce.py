@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import warnings
+from numbers import Integral
 
 import torch
 
@@ -30,13 +31,50 @@ def seed_all(seed: int) -> None:
     """
     import numpy as np
 
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+    number = check_seed(seed)
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)  # seeds CPU, CUDA (all devices, lazily) and MPS
+
+
+def check_seed(seed: int) -> int:
+    """Return a seed that every generator takes, as an int.
+
+    Args:
+        seed: a whole number, 0 ≤ seed < 2**32 (NumPy's range).
+
+    Raises:
+        TypeError: if ``seed`` is not a whole number.
+        ValueError: if it is out of range.
+
+    Example:
+        >>> check_seed(-1)
+        Traceback (most recent call last):
+        ValueError: seed must be in 0 ... 2**32 - 1, got -1
+    """
+    if isinstance(seed, bool) or not isinstance(seed, Integral):  # NumPy's integers are Integral
         raise TypeError(f"seed must be an int, got {type(seed).__name__}: {seed!r}")
     if not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be in 0 … 2**32 - 1, got {seed}")
-    random.seed(int(seed))
-    np.random.seed(int(seed))
-    torch.manual_seed(int(seed))  # seeds CPU, CUDA (all devices, lazily) and MPS
+        raise ValueError(f"seed must be in 0 ... 2**32 - 1, got {seed}")
+    return int(seed)
+
+
+def cpu_generator(seed: int) -> torch.Generator:
+    """Return a generator of one's own on the CPU, whatever torch's default device is.
+
+    Args:
+        seed: a whole number.
+
+    Raises:
+        TypeError: if ``seed`` is not a whole number.
+
+    Example:
+        >>> cpu_generator(3).initial_seed()
+        3
+    """
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise TypeError(f"seed must be an int, got {type(seed).__name__}: {seed!r}")
+    return torch.Generator("cpu").manual_seed(int(seed))
 
 
 def default_device() -> torch.device:

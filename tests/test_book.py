@@ -140,7 +140,7 @@ def test_rhythm_seeds_first(name):
 
 
 @each_chapter
-def test_rhythm_equations_are_labelled(name):
+def test_rhythm_equations_are_labeled(name):
     assert re.search(r"^:label: |^\$\$ *\([\w:-]+\)", prose(ROOT / f"{name}.ipynb"), re.M)
 
 

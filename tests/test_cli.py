@@ -1,5 +1,7 @@
 """The command line: what it says, where it says it, and its exit status."""
 
+import dataclasses
+import io
 import os
 import subprocess
 import sys
@@ -171,3 +173,63 @@ def test_a_pipe_that_closes():
         cwd=ROOT,
     )
     assert done.stderr == ""
+
+
+def shell(command, **environment):
+    return subprocess.run(
+        f"{sys.executable} -m companion {command}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+@pytest.mark.parametrize("command", ["data list", "data info ptb", "--help"])
+def test_a_full_disk(command):
+    done = shell(f"{command} > /dev/full")
+    assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such shell")
+def test_no_standard_output():
+    done = shell("data list >&-")
+    assert done.returncode == 1 and done.stderr.startswith("error: standard output is closed")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_encoding_that_lacks_a_letter(monkeypatch, capsys):
+    narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", narrow)
+    entry = dataclasses.replace(CATALOGUE["surnames"], notes="8 \u00d7 8")
+    monkeypatch.setitem(CATALOGUE, "surnames", entry)
+    assert cli.main(["data", "info", "surnames"]) == 1
+    assert capsys.readouterr().err == (
+        "error: the output has '\\xd7', which the encoding ascii of standard output lacks; "
+        "set PYTHONIOENCODING=utf-8\n"
+    )
+
+
+def test_the_catalogue_prints_in_any_encoding():
+    done = shell("data list", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and done.stderr == ""
+    assert "8 by 8 pixels" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("arguments", [("info", "ptb"), ("verify",), ("fetch", "ptb")])
+def test_a_data_folder_of_nobody(run, monkeypatch, arguments):
+    monkeypatch.setenv("COMPANION_DATA", "~no-such-user/x")
+    status, _, err = run("data", *arguments)
+    assert status == 1 and err.startswith("error: COMPANION_DATA=~no-such-user/x")
+    assert err.count("\n") == 1
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    def broken(options):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(cli, "data_list", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli.main(["data", "list"])

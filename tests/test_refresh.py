@@ -35,7 +35,7 @@ def notebook():
 
 def test_normal_form():
     nb = notebook()
-    new = refresh.normalise(nb)
+    new = refresh.normalize(nb)
     assert nb.cells[1].execution_count == 9, "the argument is left alone"
     title, one, fig, df, ignored = new.cells
     assert new.metadata.kernelspec.name == "python3" and set(new.metadata) == set(refresh.KERNEL)
@@ -49,8 +49,8 @@ def test_normal_form():
 
 
 def test_normal_form_is_idempotent():
-    once = refresh.normalise(notebook())
-    assert refresh.text(refresh.normalise(once)) == refresh.text(once)
+    once = refresh.normalize(notebook())
+    assert refresh.text(refresh.normalize(once)) == refresh.text(once)
     nbformat.validate(once)
 
 
@@ -60,7 +60,7 @@ def test_check_lists_and_writes_nothing(tmp_path, capsys):
     before = path.read_bytes()
     assert refresh.main(["--check", str(path)]) == 1
     assert "a.ipynb" in capsys.readouterr().err and path.read_bytes() == before
-    refresh.write(path, refresh.text(refresh.normalise(notebook())))
+    refresh.write(path, refresh.text(refresh.normalize(notebook())))
     assert refresh.main(["--check", str(path)]) == 0
 
 
@@ -78,7 +78,7 @@ def test_output_on_stderr_is_reported(tmp_path, capsys):
     path = tmp_path / "a.ipynb"
     err = v4.new_output("stream", name="stderr", text="careful")
     nb = v4.new_notebook(cells=[v4.new_code_cell("warn()", id="loud", outputs=[err])])
-    path.write_text(refresh.text(refresh.normalise(nb)))
+    path.write_text(refresh.text(refresh.normalize(nb)))
     assert refresh.main(["--check", str(path)]) == 1
     assert "cell loud writes to stderr" in capsys.readouterr().err
 

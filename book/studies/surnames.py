@@ -1,4 +1,4 @@
-"""Study: surnames to languages with a vanilla RNN, five seeds, two initialisations."""
+"""Study: surnames to languages with a vanilla RNN, five seeds, two initializations."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ if __name__ == "__main__":
         SEEDS,
         {
             "accuracy": "test accuracy, orthogonal recurrent weights",
-            "accuracy_default_init": "test accuracy, torch's uniform initialisation",
+            "accuracy_default_init": "test accuracy, torch's uniform initialization",
             "majority": "test accuracy of always answering the commonest training language",
             "worst_language": "lowest test accuracy of a language, orthogonal",
             "best_language": "highest test accuracy of a language, orthogonal",

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal, overload
 
 from companion.data.batching import Batches, batches, pad
 from companion.data.catalogue import CATALOGUE, find
 from companion.data.entry import DataFile, DataSet
-from companion.data.fetching import DataError, fetch, folder_of, unpacked, verify
+from companion.data.fetching import DataError, fetch, on_this_machine, verify
 from companion.data.generated import (
-    MarkovChain,
     Task,
     adding,
     anbn,
@@ -23,6 +21,7 @@ from companion.data.generated import (
     selective_copying,
 )
 from companion.data.labelled import Digits, Labelled, Split, Surnames
+from companion.data.markov import MarkovChain
 from companion.data.series import Weather
 from companion.data.vocabulary import Vocab, build_vocab_from_iterator
 
@@ -75,11 +74,12 @@ def load(name: str, *, download: bool = False) -> Any:
     Returns:
         The data as its loader reads it, such as ``Surnames`` or ``Digits``. A download set without
         a loader of its own gives a dict from file name to path; the path of an archive is that of
-        the folder it is unpacked in.
+        the folder it is unpacked in, which is complete.
 
     Raises:
+        TypeError: the name is no string.
         ValueError: unknown name.
-        DataError: a download set that is not here, or cannot be had.
+        DataError: a download set that is not here, or damaged, or cannot be had.
         ImportError: the pip package that carries the set is not installed.
 
     Example:
@@ -92,17 +92,10 @@ def load(name: str, *, download: bool = False) -> Any:
     """
     entry = find(name)
     if entry.kind == "download":
-        folder = folder_of(entry)
-        missing = [file.name for file in entry.files if not (folder / file.name).is_file()]
-        if missing and not download:
-            raise DataError(
-                f"{name}: {', '.join(missing)} not found in {folder}; the set is not part of the "
-                f"package. Run `python -m companion data fetch {name}`, or load({name!r}, "
-                "download=True)."
-            )
-        paths: list[Path] = fetch(name)
+        if download:
+            fetch(name)
+        paths = on_this_machine(entry)
         if entry.loader is None:
-            pairs = zip(entry.files, paths, strict=True)
-            return {file.name: unpacked(path) if file.unpack else path for file, path in pairs}
+            return paths
     assert entry.loader is not None  # DataSet sees to it
     return entry.loader()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+from torch.nn.utils.rnn import PackedSequence, pad_sequence
+
+from companion.reproduce import cpu_generator
 
 __all__ = ["Batches", "batches", "pad"]
 
@@ -21,8 +26,10 @@ def pad(
 
     Args:
         sequences: B tensors of shape (T_i, …), alike but for T_i, or B lists of numbers.
-            T_i may be 0. An empty list takes the dtype and the shape of the others.
-        value: what stands in the places after a sequence's end.
+            T_i may be 0. An empty list takes the dtype and the shape of the others. Lists become
+            tensors on torch's default device, as with ``torch.tensor``.
+        value: what stands in the places after a sequence's end; a number that the dtype of the
+            sequences holds.
         batch_first: the result is (B, T, …) if True, (T, B, …) if False; T = max T_i.
 
     Returns:
@@ -31,8 +38,8 @@ def pad(
 
     Raises:
         ValueError: no sequence at all (dtype and shape would be a guess), or shapes, dtypes or
-            devices differ, or an entry has no time dimension.
-        TypeError: an entry is neither a tensor nor a list of numbers.
+            devices differ, or an entry has no time dimension, or ``value`` is not in the dtype.
+        TypeError: an entry is neither a tensor nor a list of numbers, or ``value`` is no number.
 
     Example:
         >>> padded, lengths = pad([[5, 6, 7], [8]])
@@ -56,8 +63,33 @@ def pad(
                 f"sequences[{i}]: expected shape (T, *{expected[0]}), {expected[1]} on "
                 f"{expected[2]} like the first, got (T, *{got[0]}), {got[1]} on {got[2]}"
             )
-    padded = pad_sequence(filled, batch_first=batch_first, padding_value=value)
-    return padded, torch.tensor([len(t) for t in filled])
+    fill = _filling(value, like.dtype)
+    padded = pad_sequence(filled, batch_first=batch_first, padding_value=fill)
+    return padded, torch.tensor([len(t) for t in filled], device="cpu")
+
+
+def _filling(value: Any, dtype: torch.dtype) -> float:
+    """The padding value, if a tensor of this dtype can hold it: torch would wrap or cut it."""
+    if isinstance(value, Tensor) and value.ndim == 0:
+        value = value.item()
+    is_number: bool = isinstance(value, Real)
+    if not is_number:
+        raise TypeError(f"value: expected a number, got {type(value).__name__} {value!r:.60}")
+    finite = -math.inf < value < math.inf
+    if dtype.is_floating_point or dtype.is_complex:
+        fits = not finite or abs(value) <= torch.finfo(dtype).max
+        least, most = "", ""
+    else:
+        info = None if dtype == torch.bool else torch.iinfo(dtype)
+        low, high = (0, 1) if info is None else (info.min, info.max)
+        # pad_sequence takes a float, which must be this integer still
+        fits = finite and low <= value <= high and int(float(value)) == value
+        least, most = f", a whole number in {low}", f" ... {high}"
+    if not fits:
+        raise ValueError(
+            f"value: expected what the sequences' {dtype} can hold{least}{most}, got {value!r}"
+        )
+    return float(value)
 
 
 def _tensor(sequence: Tensor | Sequence[Any], i: int) -> Tensor | None:
@@ -78,12 +110,27 @@ def _tensor(sequence: Tensor | Sequence[Any], i: int) -> Tensor | None:
             f"got {type(sequence).__name__}"
         )
     if sequence.ndim == 0:
-        raise ValueError(f"sequences[{i}]: expected shape (T, …), got a tensor without dimensions")
+        raise ValueError(
+            f"sequences[{i}]: expected shape (T, ...), got a tensor without dimensions"
+        )
     return sequence
 
 
 class Batches:
-    """The batches of a data set; every ``for`` over it is one epoch. Made by ``batches``."""
+    """The batches of a data set; every ``for`` over it is one epoch. Made by ``batches``.
+
+    Attributes:
+        columns: N rows each.
+        batch_size: rows in a batch; the last one may be shorter.
+        shuffle: each epoch has an order of its own.
+        generator: on the CPU; draws the orders.
+        collate: makes a batch of its parts; None leaves the tuple.
+
+    Example:
+        >>> data = batches([10, 20, 30], torch.arange(3), batch_size=2)
+        >>> len(data), [names for names, _ in data]
+        (2, [[10, 20], [30]])
+    """
 
     def __init__(
         self,
@@ -105,21 +152,24 @@ class Batches:
     def __iter__(self) -> Iterator[Any]:
         n = len(self.columns[0])
         if self.shuffle:
-            order = torch.randperm(n, generator=self.generator)
+            order = torch.randperm(n, generator=self.generator, device="cpu")
         else:
-            order = torch.arange(n)
+            order = torch.arange(n, device="cpu")
         # the order is drawn here, not at the first batch: an epoch that is started and dropped
         # counts as one epoch
         return (self._batch(rows) for rows in order.split(self.batch_size) if len(rows))
 
     def _batch(self, rows: Tensor) -> Any:
-        parts = tuple(
-            column[rows.to(column.device)]
-            if isinstance(column, Tensor)
-            else [column[i] for i in rows.tolist()]
-            for column in self.columns
-        )
+        parts = tuple(_rows(column, rows) for column in self.columns)
         return parts if self.collate is None else self.collate(*parts)
+
+
+def _rows(column: Any, rows: Tensor) -> Any:
+    if isinstance(column, Tensor):
+        return column[rows.to(column.device)]
+    if isinstance(column, np.ndarray):
+        return column[rows.numpy()]
+    return [column[i] for i in rows.tolist()]
 
 
 def batches(
@@ -133,7 +183,8 @@ def batches(
     """Cut the columns of a data set into batches.
 
     Args:
-        columns: N rows each: a tensor (N, …) or a sequence. A batch holds the same rows of all.
+        columns: N rows each: a tensor or NumPy array (N, …), of which a batch has a tensor or an
+            array, or a sequence, of which it has a list. A batch holds the same rows of all.
         batch_size: rows in a batch; the last batch is shorter if N is no multiple of it.
         shuffle: each epoch takes the rows in a new order. The same seed gives the same orders
             in the same succession, on every machine and device.
@@ -148,7 +199,8 @@ def batches(
 
     Raises:
         ValueError: no column, columns of different lengths, or batch_size below 1.
-        TypeError: a column without a length, or a string in place of a column.
+        TypeError: a column without rows that can be counted and looked up by number: an iterator,
+            a string, a mapping, a PackedSequence; seed or collate is not what it should be.
 
     Example:
         >>> data = batches([[1, 2], [3], [4, 5, 6]], "aba".split("b"), batch_size=2)
@@ -162,20 +214,23 @@ def batches(
     if not columns:
         raise ValueError("columns: expected at least one column, got none")
     for i, column in enumerate(columns):
-        if isinstance(column, str) or not hasattr(column, "__getitem__"):
+        rows = hasattr(column, "__getitem__") and hasattr(column, "__len__")
+        if not rows or isinstance(column, str | bytes | Mapping | PackedSequence):
             raise TypeError(
                 f"columns[{i}]: expected a tensor or a sequence of N rows, "
                 f"got {type(column).__name__}"
             )
-        if isinstance(column, Tensor) and column.ndim == 0:
-            raise ValueError(f"columns[{i}]: expected shape (N, …), got no dimension")
+        if isinstance(column, Tensor | np.ndarray) and column.ndim == 0:
+            raise ValueError(f"columns[{i}]: expected shape (N, ...), got no dimension")
     lengths = [len(column) for column in columns]
     if len(set(lengths)) > 1:
         raise ValueError(f"columns: expected equal lengths, got {', '.join(map(str, lengths))}")
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise ValueError(f"batch_size: expected an integer of at least 1, got {batch_size!r}")
+    if collate is not None and not callable(collate):
+        raise TypeError(f"collate: expected a function, got {type(collate).__name__} {collate!r}")
     if generator is None:
-        generator = torch.Generator().manual_seed(seed)
+        generator = cpu_generator(seed)
     elif generator.device.type != "cpu":
         raise ValueError(
             f"generator: expected one on the CPU, so that every device sees the same order, "

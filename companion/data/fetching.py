@@ -1,4 +1,4 @@
-"""Files of the opt-in data sets: fetched once, checked always, unpacked safely.
+"""Files of the opt-in data sets: fetched once, checked always.
 
 pooch does the transfer: it writes to a temporary file beside the target and moves it there once
 the hash is right, so that a file under its own name is always whole.
@@ -7,27 +7,30 @@ the hash is right, so that a file under its own name is always whole.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tarfile
-import tempfile
-import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import IO, Literal
+from pathlib import Path
+from typing import Literal
 
 from companion.data.catalogue import CATALOGUE, find
 from companion.data.entry import DataFile, DataSet
 from companion.data.labelled import FILES
+from companion.data.unpacking import DataError, complete, unpack, unpacked
 
-__all__ = ["DataError", "FileState", "cache_folder", "fetch", "folder_of", "unpacked", "verify"]
+__all__ = [
+    "DataError",
+    "FileState",
+    "cache_folder",
+    "fetch",
+    "folder_of",
+    "on_this_machine",
+    "unpacked",
+    "verify",
+]
 
 TIMEOUT = 30  # seconds without an answer
 
-
-class DataError(RuntimeError):
-    """A data set cannot be had; the message says which file, why, and what to do."""
+State = Literal["ok", "absent", "wrong"]
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,21 @@ class FileState:
     dataset: str
     file: str
     path: Path
-    state: Literal["ok", "absent", "wrong"]
+    state: State
 
 
 def cache_folder() -> Path:
-    """Folder of the fetched files: ``COMPANION_DATA``, or the user's cache directory."""
+    """Folder of the fetched files: ``COMPANION_DATA``, or the user's cache directory.
+
+    Raises:
+        DataError: ``COMPANION_DATA`` begins with the home of a user who has none.
+    """
     given = os.environ.get("COMPANION_DATA", "")
     if given:
-        return Path(given).expanduser()
+        try:
+            return Path(given).expanduser()
+        except RuntimeError as error:
+            raise DataError(f"COMPANION_DATA={given}: there is no such home folder") from error
     import pooch
 
     return Path(pooch.os_cache("recurrence-companion"))
@@ -72,6 +82,10 @@ def fetch(name: str, progress: bool = False) -> list[Path]:
         ValueError: unknown name.
         DataError: no network, a transfer that broke off, a wrong hash, an unwritable folder, an
             archive that would write outside its folder. No incomplete file is left behind.
+
+    Example:
+        >>> [path.name for path in fetch("surnames")]  # comes with the package: no network
+        ['surnames.tsv']
     """
     entry = find(name)
     if entry.kind != "download":
@@ -87,27 +101,67 @@ def verify(name: str | None = None) -> list[FileState]:
 
     Returns:
         A state for each file of the vendored and download sets, ``ok``, ``absent`` or ``wrong``.
-    """
-    import pooch
+        An archive is also ``wrong`` if the folder that it was unpacked into is not complete.
 
+    Raises:
+        TypeError, ValueError: the name is no string, or unknown.
+        DataError: there is no folder to look in.
+
+    Example:
+        >>> [(state.file, state.state) for state in verify("surnames")]
+        [('surnames.tsv', 'ok')]
+    """
     states = []
     for entry in CATALOGUE.values() if name is None else [find(name)]:
         for file in entry.files:
-            path = folder_of(entry) / file.name
-            state: Literal["ok", "absent", "wrong"] = "absent"
-            if path.is_file():
-                state = "ok" if pooch.hashes.hash_matches(path, file.hash) else "wrong"
+            path, state = folder_of(entry) / file.name, _state(entry, file)
+            if state == "ok" and file.unpack and unpacked(path).exists():
+                state = "ok" if complete(path, file.hash) else "wrong"
             states.append(FileState(entry.name, file.name, path, state))
     return states
 
 
-def unpacked(path: Path) -> Path:
-    """Folder that an archive is unpacked into: its name without the endings."""
-    name = path.name
-    for ending in (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar", ".zip"):
-        if name.endswith(ending):
-            return path.with_name(name.removesuffix(ending))
-    raise ValueError(f"path: expected a tar or zip archive, got {name!r}")
+def on_this_machine(entry: DataSet) -> dict[str, Path]:
+    """Paths of the files of a download set by name, of archives their folders; no network.
+
+    Raises:
+        DataError: a file is missing, or its hash is wrong, or an archive cannot be unpacked.
+    """
+    folder = folder_of(entry)
+    states = {file.name: _state(entry, file) for file in entry.files}
+    for state, words in {"absent": "not found", "wrong": "damaged (not the known hash)"}.items():
+        names = ", ".join(name for name, found in states.items() if found == state)
+        if names:
+            raise DataError(
+                f"{entry.name}: {names} {words} in {folder}; the set is not part of the package. "
+                f"To fetch what is missing or damaged, run `python -m companion data fetch "
+                f"{entry.name}`, or load({entry.name!r}, download=True)."
+            )
+    paths = {file.name: folder / file.name for file in entry.files}
+    for file in entry.files:
+        if file.unpack:
+            paths[file.name] = _unpacked_file(entry, file)
+    return paths
+
+
+def _state(entry: DataSet, file: DataFile) -> State:
+    import pooch
+
+    path = folder_of(entry) / file.name
+    try:
+        if not path.is_file():
+            return "absent"
+        return "ok" if pooch.hashes.hash_matches(path, file.hash) else "wrong"
+    except OSError as error:
+        raise DataError(f"{entry.name}: cannot read {path} ({error.strerror or error})") from error
+
+
+def _unpacked_file(entry: DataSet, file: DataFile) -> Path:
+    path = folder_of(entry) / file.name
+    try:
+        return unpack(path, file.hash)
+    except DataError as error:
+        raise DataError(f"{entry.name}: {error}") from error
 
 
 def _fetch_file(entry: DataSet, file: DataFile, progress: bool) -> Path:
@@ -120,7 +174,6 @@ def _fetch_file(entry: DataSet, file: DataFile, progress: bool) -> Path:
         f"elsewhere and copy it to {path}."
     )
     pooch.get_logger().setLevel("WARNING")  # its chatter would fail a notebook's comparison
-    before = path.stat().st_mtime_ns if path.is_file() else None
     bar = progress and sys.stderr.isatty()
     try:
         pooch.retrieve(
@@ -146,12 +199,7 @@ def _fetch_file(entry: DataSet, file: DataFile, progress: bool) -> Path:
             "Set COMPANION_DATA to a folder with room that you may write to."
         ) from error
     if file.unpack:
-        fresh = path.stat().st_mtime_ns != before
-        if fresh or not unpacked(path).is_dir():
-            try:
-                _unpack(path)
-            except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
-                raise DataError(f"{entry.name}: {path} cannot be unpacked ({error})") from error
+        _unpacked_file(entry, file)
     return path
 
 
@@ -167,46 +215,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the connection broke off"
     return type(error).__name__
-
-
-def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of each regular file in a tar or zip archive."""
-    if path.name.endswith(".zip"):
-        with zipfile.ZipFile(path) as archive:
-            for info in archive.infolist():
-                if not info.is_dir():
-                    with archive.open(info) as stream:
-                        yield info.filename, stream
-        return
-    with tarfile.open(path) as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isfile() else None
-            if content is not None:
-                yield member.name, content
-            elif not member.isdir():
-                raise DataError(
-                    f"{path.name}: {member.name!r} is a link or a device; nothing was unpacked"
-                )
-
-
-def _unpack(path: Path) -> None:
-    """Unpack beside the archive, all or nothing; only plain files, only inside the folder."""
-    target = unpacked(path)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".unpacking-") as temporary:
-        folder = Path(temporary) / target.name
-        folder.mkdir()
-        for name, stream in _members(path):
-            parts = PurePosixPath(name.replace("\\", "/"))
-            outside = parts.is_absolute() or ".." in parts.parts
-            if outside or not parts.parts or ":" in parts.parts[0]:
-                raise DataError(
-                    f"{path.name}: {name!r} would be written outside its folder; "
-                    "nothing was unpacked"
-                )
-            place = folder / parts
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with open(place, "wb") as out:
-                shutil.copyfileobj(stream, out)
-        if target.is_dir():
-            os.replace(target, Path(temporary) / "old")
-        os.replace(folder, target)

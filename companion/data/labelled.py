@@ -9,6 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from companion.reproduce import cpu_generator
+
 __all__ = ["Digits", "Labelled", "Split", "Surnames", "load_digits", "load_surnames"]
 
 FILES = Path(__file__).parent / "files"
@@ -83,20 +85,25 @@ class Labelled:
                 "valid, test: expected shares of at least 0 with a sum below 1, "
                 f"got valid={valid}, test={test}"
             )
-        generator = torch.Generator().manual_seed(seed)
+        generator = cpu_generator(seed)
         parts: list[list[Tensor]] = [[], [], []]
-        for label in self.labels.unique():
-            rows = (self.labels == label).nonzero(as_tuple=True)[0]
-            rows = rows[torch.randperm(len(rows), generator=generator)]
+        labels = self.labels.cpu()
+        for label in labels.unique():
+            rows = (labels == label).nonzero(as_tuple=True)[0]
+            rows = _mixed(rows, generator)
             n_valid, n_test = round(len(rows) * valid), round(len(rows) * test)
             sizes = [len(rows) - n_valid - n_test, n_valid, n_test]
             for part, chosen in zip(parts, rows.split(sizes), strict=True):
                 part.append(chosen)
         shuffled = []
         for part in parts:
-            rows = torch.cat(part) if part else torch.empty(0, dtype=torch.int64)
-            shuffled.append(self.subset(rows[torch.randperm(len(rows), generator=generator)]))
+            rows = torch.cat(part) if part else labels[:0]
+            shuffled.append(self.subset(_mixed(rows, generator)))
         return Split(*shuffled)
+
+
+def _mixed(rows: Tensor, generator: torch.Generator) -> Tensor:
+    return rows[torch.randperm(len(rows), generator=generator, device="cpu")]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,6 +114,11 @@ class Surnames(Labelled):
         names: N surnames, in Latin letters with the accents of their language.
         labels: int64 (N,), positions in ``languages``.
         languages: names of the 15 languages, in alphabetical order.
+
+    Example:
+        >>> surnames = load_surnames()
+        >>> surnames.names[0], surnames.languages[surnames.labels[0]]
+        ('Abada', 'Arabic')
     """
 
     names: list[str]
@@ -121,6 +133,11 @@ class Digits(Labelled):
     Attributes:
         images: float32 (N, 8, 8), from 0 (paper) to 1 (ink).
         labels: int64 (N,), the digit itself.
+
+    Example:
+        >>> digits = load_digits()
+        >>> digits.images.shape, digits.labels[:5].tolist()
+        (torch.Size([1797, 8, 8]), [0, 1, 2, 3, 4])
     """
 
     images: Tensor
@@ -133,7 +150,7 @@ def load_surnames() -> Surnames:
     pairs = [line.split("\t") for line in text.splitlines()]
     languages = sorted({language for _, language in pairs})
     position = {language: i for i, language in enumerate(languages)}
-    labels = torch.tensor([position[language] for _, language in pairs])
+    labels = torch.tensor([position[language] for _, language in pairs], device="cpu")
     return Surnames(labels=labels, names=[name for name, _ in pairs], languages=languages)
 
 
@@ -152,6 +169,6 @@ def load_digits() -> Digits:
         ) from error
     bunch = read()
     return Digits(
-        labels=torch.tensor(bunch.target, dtype=torch.int64),
-        images=torch.tensor(bunch.images / 16, dtype=torch.float32),
+        labels=torch.tensor(bunch.target, dtype=torch.int64, device="cpu"),
+        images=torch.tensor(bunch.images / 16, dtype=torch.float32, device="cpu"),
     )

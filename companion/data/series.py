@@ -122,7 +122,7 @@ def load_weather() -> Weather:
     rows = [[float("nan" if v == "NA" else v) for v in line] for line in lines.values()]
     return Weather(
         time=np.array(hours, dtype="datetime64[h]"),
-        values=torch.tensor(rows, dtype=torch.float32).T.contiguous(),
+        values=torch.tensor(rows, dtype=torch.float32, device="cpu").T.contiguous(),
         columns=tuple(lines),
         units={name: UNITS[name] for name in lines},
     )

@@ -60,39 +60,81 @@ class Vocab:
         return index
 
     def __call__(self, tokens: Iterable[str]) -> list[int]:
-        """The same as ``lookup_indices``."""
+        """The same as ``lookup_indices``.
+
+        Args:
+            tokens: of a text, in order.
+
+        Returns:
+            Their indices.
+
+        Raises:
+            RuntimeError: a token is not in the table and there is no default index.
+            TypeError: a token is not a string.
+        """
         return self.lookup_indices(tokens)
 
     def __repr__(self) -> str:
-        head = ", ".join(map(repr, self._itos[:3])) + (", …" if len(self) > 3 else "")
+        head = ", ".join(map(repr, self._itos[:3])) + (", ..." if len(self) > 3 else "")
         return f"Vocab({len(self)} tokens: {head})"
 
     forward = __call__
 
     def set_default_index(self, index: int | None) -> None:
-        """Set the index of unknown tokens (any integer; −1 is allowed), or ``None`` for an error.
+        """Set the index of unknown tokens.
 
         It is a number, not a token: inserting a token before it does not move it.
+
+        Args:
+            index: any integer (−1 is allowed), or ``None``: an unknown token is an error.
+
+        Raises:
+            TypeError: index is neither.
+
+        Example:
+            >>> v = Vocab(["a"])
+            >>> v.set_default_index(-1)
+            >>> v["z"]
+            -1
         """
         self._default_index = None if index is None else operator.index(index)
 
     def get_default_index(self) -> int | None:
-        """Index of unknown tokens, ``None`` while it is not set."""
+        """Index of unknown tokens.
+
+        Returns:
+            The index, ``None`` while it is not set.
+        """
         return self._default_index
 
     def append_token(self, token: str) -> None:
         """Add a token at the end.
 
+        Args:
+            token: the new one; its index is V, the number of tokens before.
+
         Raises:
             RuntimeError: the token is there already.
+            TypeError: it is not a string.
         """
         self.insert_token(token, len(self))
 
     def insert_token(self, token: str, index: int) -> None:
         """Add a token at ``index``; the tokens from there on move up by one.
 
+        Args:
+            token: the new one.
+            index: where, from 0 to V.
+
         Raises:
             RuntimeError: the token is there already, or index is not in [0, V].
+            TypeError: token is not a string, or index no integer.
+
+        Example:
+            >>> v = Vocab(["a", "b"])
+            >>> v.insert_token("<unk>", 0)
+            >>> v.get_itos()
+            ['<unk>', 'a', 'b']
         """
         index = operator.index(index)
         if not 0 <= index <= len(self):
@@ -110,8 +152,15 @@ class Vocab:
     def lookup_token(self, index: SupportsIndex) -> str:
         """Token of one index.
 
+        Args:
+            index: an integer, or a tensor with one.
+
+        Returns:
+            The token.
+
         Raises:
             RuntimeError: index is not in [0, V); negative ones do not count from the end.
+            TypeError: it is no integer.
         """
         i = operator.index(index)
         if not 0 <= i < len(self):
@@ -121,19 +170,49 @@ class Vocab:
         return self._itos[i]
 
     def lookup_tokens(self, indices: Iterable[SupportsIndex]) -> list[str]:
-        """Tokens of several indices (a list, or a one-dimensional integer tensor)."""
+        """Tokens of several indices.
+
+        Args:
+            indices: a list, or a one-dimensional integer tensor.
+
+        Returns:
+            The tokens, in the same order.
+
+        Raises:
+            RuntimeError: an index is not in [0, V).
+            TypeError: an index is no integer.
+        """
         return [self.lookup_token(index) for index in indices]
 
     def lookup_indices(self, tokens: Iterable[str]) -> list[int]:
-        """Indices of several tokens."""
+        """Indices of several tokens.
+
+        Args:
+            tokens: in any order; a ``str`` counts as its characters.
+
+        Returns:
+            Their indices, in the same order.
+
+        Raises:
+            RuntimeError: a token is not in the table and there is no default index.
+            TypeError: a token is not a string.
+        """
         return [self[token] for token in tokens]
 
     def get_stoi(self) -> dict[str, int]:
-        """A copy of the table from token to index."""
+        """The table from token to index.
+
+        Returns:
+            A copy of it.
+        """
         return dict(self._stoi)
 
     def get_itos(self) -> list[str]:
-        """A copy of the table from index to token."""
+        """The table from index to token.
+
+        Returns:
+            A copy of it, a list of the V tokens.
+        """
         return list(self._itos)
 
 
@@ -176,6 +255,9 @@ def build_vocab_from_iterator(
         specials: tokens that are always in, in this order, however rare.
         special_first: specials come before the others (True) or after them.
         max_tokens: at most this many tokens, specials included.
+
+    Returns:
+        The vocabulary; no default index is set.
 
     Raises:
         AssertionError: max_tokens leaves no room beside the specials.

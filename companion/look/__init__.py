@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..reproduce import default_device, deterministic, seed_all
-from .claims import claim
-from .flow import (
+from companion.look.claims import claim
+from companion.look.flow import (
     GradientFlow,
     JacobianNorms,
     gradient_flow,
@@ -14,11 +13,12 @@ from .flow import (
     jacobians,
     lyapunov_exponents,
 )
-from .recorded import Recorded, recorded
-from .shapes import ShapeLedger, shapes
-from .source import show_source
-from .studies import run_study, write_study
-from .style import LINESTYLES, MARKERS, PALETTE, figure, use_style
+from companion.look.recorded import Recorded, recorded
+from companion.look.shapes import ShapeLedger, shapes
+from companion.look.source import show_source
+from companion.look.studies import run_study, write_study
+from companion.look.style import LINESTYLES, MARKERS, PALETTE, figure, use_style
+from companion.reproduce import default_device, deterministic, seed_all
 
 __all__ = [
     "GradientFlow",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from fractions import Fraction
 from typing import Any
 
 __all__ = ["claim"]
@@ -36,7 +38,8 @@ def claim(
         id: row of ``book/claims.yml`` (1 … 196), or a string for a number of the chapter's own.
         measured: number or bool; a tensor or array counts if it has one element.
         stated: the number in the text.
-        tol: largest absolute difference allowed, required with ``stated``; 0 means exact.
+        tol: largest absolute difference allowed, required with ``stated``; 0 means exact. To any
+            other a few units in the last place are added: 1.1 agrees with 1.0 to 0.1.
         at_least: lower bound on ``measured``.
         at_most: upper bound on ``measured``.
         what: short description of the number, for the printed line.
@@ -81,8 +84,8 @@ def claim(
     if stated is not None:
         margin = _finite(label, "tol", tol)
         if margin < 0:
-            raise ValueError(f"claim {label}: tol must be ≥ 0, got {tol!r}")
-        holds = abs(value - bound) <= margin
+            raise ValueError(f"claim {label}: tol must be >= 0, got {tol!r}")
+        holds = _agree(value, bound, margin)
         text = f"{_number(bound)} ± {_number(margin)}"
         line = f"{head} = {text}"
     elif at_least is not None:
@@ -91,7 +94,7 @@ def claim(
     else:
         holds, text = value <= bound, f"≤ {_number(bound)}"
         line = f"{head} {text}"
-    if not (holds and math.isfinite(value)):
+    if not (holds and _is_finite(value)):
         raise AssertionError(f"{head}: stated {text}, measured {value!r}")
     print(line)
 
@@ -100,7 +103,7 @@ def _label(id: int | str) -> str:
     if isinstance(id, bool) or not isinstance(id, int | str):
         raise TypeError(f"claim: id must be an int or a str, got {type(id).__name__}: {id!r}")
     if isinstance(id, int) and not 1 <= id <= ROWS:
-        raise ValueError(f"claim: id must be a row of claims.yml, 1 … {ROWS}, got {id}")
+        raise ValueError(f"claim: id must be a row of claims.yml, 1 ... {ROWS}, got {id}")
     if isinstance(id, str) and (not id.strip() or id != _one_line(id) or set(id) & set("[]")):
         raise ValueError(f"claim: id must be one line of text without brackets, got {id!r}")
     return f"[{id}]"
@@ -144,9 +147,23 @@ def _reduce(label: str, measured: Any) -> tuple[str, Any]:
 
 def _finite(label: str, name: str, value: Any) -> int | float:
     kind, number = _reduce(label, value)
-    if kind == "bool" or not math.isfinite(number):
+    if kind == "bool" or not _is_finite(number):
         raise ValueError(f"claim {label}: {name} must be a finite number, got {value!r}")
     return number
+
+
+def _is_finite(number: int | float) -> bool:
+    return isinstance(number, int) or math.isfinite(number)
+
+
+def _agree(value: int | float, bound: int | float, margin: int | float) -> bool:
+    """|value - bound| <= margin, in exact arithmetic: no difference is rounded or overflows."""
+    if not _is_finite(value):
+        return False
+    size, tolerance = Fraction(max(abs(value), abs(bound))), Fraction(margin)
+    if margin and not all(isinstance(number, int) for number in (value, bound, margin)):
+        tolerance += 4 * Fraction(sys.float_info.epsilon) * size  # 1.1 and 0.1 were rounded
+    return abs(Fraction(value) - Fraction(bound)) <= tolerance
 
 
 def _number(value: int | float) -> str:

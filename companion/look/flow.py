@@ -42,7 +42,7 @@ class GradientFlow:
     @property
     def lag(self) -> Tensor:
         """(T + 1,) the lags T, T − 1, …, 0 of the entries."""
-        return torch.arange(len(self.loss) - 1, -1, -1)
+        return torch.arange(len(self.loss) - 1, -1, -1, device=self.loss.device)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw both norms against the lag, on a logarithmic axis; return the axes."""
@@ -78,7 +78,7 @@ class JacobianNorms:
         import matplotlib.pyplot as plt
 
         ax = plt.gca() if ax is None else ax
-        step = torch.arange(1, len(self.radius) + 1)
+        step = torch.arange(1, len(self.radius) + 1, device=self.radius.device)
         ax.plot(step, self.norm, label="largest singular value")
         ax.plot(step, self.radius, label="spectral radius")
         ax.axhline(1.0, color="0.6", linewidth=0.8, zorder=0)
@@ -139,10 +139,8 @@ def gradient_flow(
     for J in jacobians(layer, x, state).double().flip(0):
         product = product @ J
         spectral.append(float(torch.linalg.matrix_norm(product, 2)))
-    exact = torch.float64
-    return GradientFlow(
-        torch.tensor(norms, dtype=exact), torch.tensor(spectral[::-1], dtype=exact)
-    )
+    exact: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}
+    return GradientFlow(torch.tensor(norms, **exact), torch.tensor(spectral[::-1], **exact))
 
 
 def jacobians(layer: Any, x: Tensor, state: State | None = None) -> Tensor:
@@ -158,6 +156,9 @@ def jacobians(layer: Any, x: Tensor, state: State | None = None) -> Tensor:
 
     Returns:
         (T, n, n), with n numbers in the state.
+
+    Raises:
+        ValueError: if x is not one sequence of at least one step.
 
     Example:
         >>> import companion, torch
@@ -178,7 +179,18 @@ def jacobians(layer: Any, x: Tensor, state: State | None = None) -> Tensor:
 
 
 def jacobian_norms(layer: Any, x: Tensor, state: State | None = None) -> JacobianNorms:
-    """Singular values and spectral radius of every step's Jacobian; arguments as `jacobians`.
+    """Singular values and spectral radius of every step's Jacobian.
+
+    Args:
+        layer: any sequence layer of the package that can run step by step.
+        x: one sequence, (T, D).
+        state: the state before the first step, without a batch dimension; default: the initial.
+
+    Returns:
+        Both, in float64.
+
+    Raises:
+        ValueError: if x is not one sequence of at least one step.
 
     Example:
         >>> import companion, torch
@@ -208,6 +220,9 @@ def lyapunov_exponents(layer: Any, x: Tensor, state: State | None = None, skip: 
 
     Returns:
         (n,) exponents in nats a step, largest first; −inf where a direction dies at once.
+
+    Raises:
+        ValueError: if x is not one sequence of at least one step, or skip leaves no step.
 
     Source:
         Benettin et al. (1980): repeated QR decomposition.
@@ -241,7 +256,7 @@ def _exponents(J: Tensor, skip: int = 0) -> Tensor:
 
 def _check_sequence(x: Tensor) -> None:
     if x.dim() != 2 or len(x) == 0:
-        raise ValueError(f"x: expected one sequence (T, D) with T ≥ 1, got {tuple(x.shape)}")
+        raise ValueError(f"x: expected one sequence (T, D) with T >= 1, got {tuple(x.shape)}")
 
 
 def _start(layer: Any, state: State | None) -> Tensor:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .studies import check_result
+from companion.look.studies import check_result, check_seeds
 
 __all__ = ["Recorded", "recorded"]
 
@@ -90,6 +90,18 @@ def recorded(name: str, *, show: bool = True) -> Recorded:
         ValueError: if ``name`` has another form, or the JSON is malformed or holds a NaN.
         KeyError: if the study has no such key; the message lists its keys.
         FileNotFoundError: if there is no such study; the message lists those there are.
+
+    Example:
+        >>> import os, tempfile
+        >>> from companion.look.studies import write_study
+        >>> os.environ["COMPANION_STUDIES"] = folder = tempfile.mkdtemp()
+        >>> results = {"x": {"values": [1.0, 2.0, 3.0]}}
+        >>> _ = write_study(f"{folder}/toy.py", "A toy.", [0, 1, 2], results)
+        >>> r = recorded("toy/x")
+        toy/x = 2.00 ± 1.00 (3 seeds, 1.00 to 3.00; recorded ...)
+        >>> r.mean, r.values
+        (2.0, (1.0, 2.0, 3.0))
+        >>> del os.environ["COMPANION_STUDIES"]
     """
     if not isinstance(name, str) or name.count("/") != 1 or not all(name.split("/")):
         raise ValueError(f'name must be "study/key", got {name!r}')
@@ -111,8 +123,13 @@ def recorded(name: str, *, show: bool = True) -> Recorded:
         unit=result["unit"],
         what=result["what"],
     )
+    try:
+        line = found.line()
+    except OverflowError as error:
+        path = _folder() / f"{study}.json"
+        raise ValueError(f"{path}: the values of {key} are too large to average") from error
     if show:
-        print(found.line())
+        print(line)
     return found
 
 
@@ -142,7 +159,7 @@ def _load(study: str) -> dict[str, Any]:
         if not isinstance(record, dict):
             raise TypeError(f"expected an object, got {type(record).__name__}")
         _check(record)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"no field {error}" if isinstance(error, KeyError) else error
         raise ValueError(
             f"{path} is malformed ({reason}); run its script again: python {path.stem}.py"
@@ -153,15 +170,16 @@ def _load(study: str) -> dict[str, Any]:
 def _check(record: dict[str, Any]) -> None:
     datetime.date.fromisoformat(record["recorded"])
     host = record["machine"]
+    if not isinstance(host, dict):
+        raise TypeError(f"machine must be an object, got {host!r:.60}")
     for field, kind in {"cpu": str, "device": str, "threads": int}.items():
-        if not isinstance(host[field], kind):
+        if not isinstance(host[field], kind) or isinstance(host[field], bool):
             raise TypeError(f"machine.{field} must be {kind.__name__}, got {host[field]!r}")
     if not isinstance(record["seeds"], list) or not isinstance(record["results"], dict):
         raise TypeError("seeds must be a list and results an object")
+    check_seeds(record["seeds"])
     for key, result in record["results"].items():
         check_result(key, result, len(record["seeds"]))
-    if not record["seeds"]:
-        raise ValueError("seeds is empty")
 
 
 def _places(std: float, values: tuple[float, ...]) -> int:

@@ -36,10 +36,15 @@ class ShapeLedger:
         self.sizes: dict[str, int] = {}
         self.rows: list[tuple[str, str, str]] = []
         for letter, size in sizes.items():
+            if not _NAME.fullmatch(letter):
+                raise ValueError(
+                    f"{letter!r}: a dimension is named by a letter A-Z or a-z, then letters, "
+                    "digits or _"
+                )
             if isinstance(size, bool) or not isinstance(size, int):
                 raise TypeError(f"{letter} must be an int, got {type(size).__name__}: {size!r}")
             if size < 0:
-                raise ValueError(f"{letter} must be ≥ 0, got {size}")
+                raise ValueError(f"{letter} must be >= 0, got {size}")
             self.sizes[letter] = size
 
     def check(self, name: str, x: _Array, letters: str) -> _Array:
@@ -58,8 +63,13 @@ class ShapeLedger:
         Raises:
             ValueError: if the shape differs, naming tensor, letters, expected and got; or if
                 ``letters`` cannot be read or uses an unknown letter inside a formula.
-            TypeError: if ``x`` has no shape.
+            TypeError: if ``x`` has no shape, or ``letters`` is no string.
         """
+        if not isinstance(letters, str):
+            raise TypeError(
+                f"{name}: letters must be a str such as 'B T D', "
+                f"got {type(letters).__name__}: {letters!r}"
+            )
         shape = getattr(x, "shape", None)
         if shape is None:
             raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
@@ -112,6 +122,7 @@ def shapes(**sizes: int) -> ShapeLedger:
 
     Raises:
         TypeError, ValueError: if a size is not a whole number ≥ 0.
+        ValueError: if a dimension has a name that ``check`` cannot read.
 
     Example:
         >>> import torch

@@ -79,7 +79,7 @@ def show_source(obj: Callable[..., Any] | type, *, docstring: bool = True) -> No
         return
     from IPython.display import display  # type: ignore[import-not-found,unused-ignore]
 
-    # Markdown, not HTML: the book then colours it with the page's own light and dark styles.
+    # Markdown, not HTML: the book then colors it with the page's own light and dark styles.
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     bundle = {"text/plain": text, "text/markdown": f"{fence}python\n{text}\n{fence}"}
     display(bundle, raw=True)

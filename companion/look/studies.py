@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def run_study(
         script: the calling script, ``__file__``; its stem names the study.
         description: one sentence: what was run, on what, for how long.
         one_seed: maps a seed to ``{key: value}``.
-        seeds: at least one seed.
+        seeds: a list, tuple or range of different whole numbers, at least one.
         keys: ``{key: "what it is"}`` or ``{key: ("what it is", "unit")}``, every key that
             ``one_seed`` returns.
         device: where it ran, for the stamp.
@@ -46,6 +47,7 @@ def run_study(
         the path of the JSON.
 
     Raises:
+        TypeError, ValueError: if an argument has no use; this is found before the first seed.
         ValueError: if keys do not match, or a value is not finite; nothing is written then.
 
     Example:
@@ -56,17 +58,22 @@ def run_study(
         seed 2: x=4 (0 s)
         'squares.json'
     """
+    _check_study(script, description, seeds, device)
+    if not callable(one_seed):
+        raise TypeError(f"one_seed must be callable, got {type(one_seed).__name__}: {one_seed!r}")
+    pairs = _check_keys(keys)
     columns: dict[str, list[float]] = {key: [] for key in keys}
     for seed in seeds:
         start = time.perf_counter()
         row = one_seed(seed)
+        if not isinstance(row, Mapping):
+            raise TypeError(f"one_seed({seed}) must give {{key: value}}, got {row!r:.60}")
         if set(row) != set(keys):
             raise ValueError(f"one_seed({seed}) gave keys {sorted(row)}, keys says {sorted(keys)}")
         for key, value in row.items():
-            columns[key].append(float(value))
+            columns[key].append(_value(f"one_seed({seed}), {key}", value))
         shown = " ".join(f"{key}={value:.4g}" for key, value in row.items())
         print(f"seed {seed}: {shown} ({time.perf_counter() - start:.0f} s)", flush=True)
-    pairs = {k: (v, "") if isinstance(v, str) else v for k, v in keys.items()}
     results = {
         key: {"values": columns[key], "unit": unit, "what": what}
         for key, (what, unit) in pairs.items()
@@ -95,25 +102,32 @@ def write_study(
         the path of the JSON.
 
     Raises:
-        ValueError: if a list of values has not one finite number a seed; nothing is written.
+        TypeError, ValueError: if an argument has no use, or a list of values has not one finite
+            number a seed; nothing is written.
+
+    Example:
+        >>> import tempfile
+        >>> script = Path(tempfile.mkdtemp()) / "toy.py"
+        >>> path = write_study(script, "A toy.", [0, 1], {"x": {"values": [1.5, 2.5]}})
+        >>> json.loads(path.read_text())["results"]["x"]["values"]
+        [1.5, 2.5]
     """
+    stamp = _check_study(script, description, seeds, device)
+    if not results:
+        raise ValueError("results must not be empty")
     script = Path(script).resolve()
-    if not description.strip():
-        raise ValueError("description must say what was run, got an empty one")
     record = {
         "study": script.stem,
         "description": " ".join(description.split()),
         "script": f"book/studies/{script.name}",
         "recorded": datetime.date.today().isoformat(),
-        "machine": machine(device),
+        "machine": stamp,
         "seeds": [int(seed) for seed in seeds],
         "results": {
             key: check_result(f"{script.stem}/{key}", result, len(seeds))
             for key, result in results.items()
         },
     }
-    if not record["seeds"] or not record["results"]:
-        raise ValueError(f"study {script.stem}: seeds and results must not be empty")
     path = script.with_suffix(".json")
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -128,6 +142,58 @@ def write_study(
     return path
 
 
+def _check_study(script: Any, description: Any, seeds: Any, device: Any) -> dict[str, Any]:
+    """Return the machine's stamp, or raise for what cannot be written at the end."""
+    if not isinstance(script, str | Path):
+        raise TypeError(f"script must be a path, __file__, got {type(script).__name__}")
+    folder = Path(script).resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"script must stand in a folder that can be written to, got {script}")
+    if not isinstance(description, str):
+        raise TypeError(f"description must be a str, got {type(description).__name__}")
+    if not description.strip():
+        raise ValueError("description must say what was run, got an empty one")
+    check_seeds(seeds)
+    return machine(device)
+
+
+def check_seeds(seeds: Any) -> None:
+    """Raise unless the seeds are a sequence of different whole numbers, at least one."""
+    if not isinstance(seeds, Sequence) or isinstance(seeds, str | bytes):
+        raise TypeError(f"seeds must be a list, tuple or range, got {type(seeds).__name__}")
+    if not seeds:
+        raise ValueError("seeds must not be empty")
+    for seed in seeds:
+        if isinstance(seed, bool) or not isinstance(seed, Integral):
+            raise TypeError(f"seeds must be whole numbers, got {seed!r:.60}")
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must differ from each other, got {list(seeds)}")
+
+
+def _check_keys(keys: Any) -> dict[str, tuple[str, str]]:
+    """Return ``{key: (what, unit)}``."""
+    if not isinstance(keys, Mapping) or not keys:
+        raise ValueError(f"keys must be a mapping with at least one key, got {keys!r:.60}")
+    pairs = {key: (text, "") if isinstance(text, str) else text for key, text in keys.items()}
+    for key, pair in pairs.items():
+        texts = isinstance(pair, tuple) and len(pair) == 2
+        if not isinstance(key, str) or not texts or not all(isinstance(t, str) for t in pair):
+            raise TypeError(
+                f'keys[{key!r}] must be "what it is" or ("what it is", "unit"), got {pair!r:.60}'
+            )
+    return pairs
+
+
+def _value(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError(f"{name}: expected a number, got {value!r:.60}") from error
+    if not math.isfinite(number):
+        raise ValueError(f"{name}: every value must be a finite number, got {number!r}")
+    return number
+
+
 def check_result(name: str, result: Any, seeds: int) -> dict[str, Any]:
     """Return ``result`` in its stored form, or raise ``ValueError`` that says what is wrong."""
     if not isinstance(result, Mapping) or not isinstance(result.get("values"), list | tuple):
@@ -136,14 +202,14 @@ def check_result(name: str, result: Any, seeds: int) -> dict[str, Any]:
     if len(values) != seeds:
         raise ValueError(f"{name}: expected one value a seed ({seeds}), got {len(values)}")
     for value in values:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value):
-            raise ValueError(f"{name}: every value must be a finite number, got {value!r}")
-    return {
-        "values": values,
-        "unit": str(result.get("unit", "")),
-        "what": str(result.get("what", "")),
-    }
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ValueError(f"{name}: every value must be a finite number, got {value!r:.60}")
+        _value(name, value)
+    texts = {field: result.get(field, "") for field in ("unit", "what")}
+    for field, text in texts.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{name}: {field} must be a str, got {text!r:.60}")
+    return {"values": values, **texts}
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
@@ -155,6 +221,9 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     Returns:
         a JSON-ready mapping.
 
+    Raises:
+        ValueError: if there is no such device.
+
     Example:
         >>> sorted(machine())
         ['cores', 'cpu', 'device', 'platform', 'python', 'threads', 'torch']
@@ -162,8 +231,12 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     import torch
 
     name = str(device)
-    if torch.device(device).type == "cuda":
-        name = torch.cuda.get_device_name(torch.device(device))
+    try:
+        if torch.device(device).type == "cuda":
+            name = torch.cuda.get_device_name(torch.device(device))
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"device: cannot use {device!r} here ({reason})") from error
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count() or 1,

@@ -1,4 +1,4 @@
-"""One figure style for the book: it survives colour blindness and grey print."""
+"""One figure style for the book: it survives color blindness and gray print."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ["LINESTYLES", "MARKERS", "PALETTE", "figure", "use_style"]
 
-# Okabe and Ito (2008), without the yellow that vanishes on white. Neighbours among the first five
+# Okabe and Ito (2008), without the yellow that vanishes on white. Neighbors among the first five
 # differ in lightness by 15 or more (L* 46, 71, 0, 54, 70, 58, 61); line styles part the others.
 PALETTE = {
     "blue": "#0072B2",
@@ -25,7 +25,7 @@ WIDTHS = {"text": 6.4, "half": 3.2}  # inches
 def use_style() -> None:
     """Set matplotlib's defaults to the book's: palette, line styles, sizes, white ground.
 
-    Colours and line styles are cycled together, so that two curves stay apart without colour.
+    Colors and line styles are cycled together, so that two curves stay apart without color.
     For points take ``MARKERS`` in the same order.
 
     Example:

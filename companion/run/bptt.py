@@ -174,7 +174,7 @@ def _by_autograd(ctx: Any, inputs: list[Any], grads: Sequence[Tensor]) -> list[T
 
 
 def refuses(cell: Cell, x: Tensor) -> str | None:
-    """Why this form cannot honour a call, or ``None``."""
+    """Why this form cannot honor a call, or ``None``."""
     rule = RULES.get(type(cell))
     if rule is None or not rule.covers(cell):
         return f"no backward is derived for {type(cell).__name__} with these options"

@@ -1,9 +1,9 @@
 """Training: a short loop that can be read, and what it leaves behind."""
 
-from .batches import to_device
-from .history import History, Skipped
-from .trainer import Trainer, TrainingDiverged
-from .truncated import detached, truncated_gradient
+from companion.train.batches import to_device
+from companion.train.history import History, Skipped
+from companion.train.trainer import Trainer, TrainingDiverged
+from companion.train.truncated import detached, truncated_gradient
 
 __all__ = [
     "History",

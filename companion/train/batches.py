@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import UserDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,12 +17,13 @@ def to_device(batch: Any, device: torch.device | str) -> Any:
     """Move every tensor of a batch, however nested, to a device.
 
     Args:
-        batch: a tensor, a PackedSequence, or tuples, namedtuples, lists and dicts of these.
-            Anything else (strings, numbers, None) passes as it is.
+        batch: a tensor, a PackedSequence, or tuples, namedtuples, lists and mappings of these.
+            Anything else (strings, numbers, None, dataclasses) passes as it is.
         device: where to.
 
     Returns:
-        the same structure; the given one is unchanged.
+        the same structure; the given one is unchanged. Subclasses of ``dict`` and ``UserDict``
+        (``OrderedDict``, ``defaultdict``) keep their type, other mappings become a ``dict``.
 
     Example:
         >>> x, extra = to_device((torch.zeros(2), {"names": ["Li", "Ng"]}), "cpu")
@@ -30,7 +33,12 @@ def to_device(batch: Any, device: torch.device | str) -> Any:
     if isinstance(batch, torch.Tensor | nn.utils.rnn.PackedSequence):
         return batch.to(torch.device(device))  # type: ignore[arg-type]  # PackedSequence's stub
     if isinstance(batch, Mapping):
-        return {key: to_device(value, device) for key, value in batch.items()}
+        moved = {key: to_device(value, device) for key, value in batch.items()}
+        if type(batch) is dict or not isinstance(batch, dict | UserDict):
+            return moved
+        same = copy.copy(batch)  # knows what the constructor wants, such as a default_factory
+        same.update(moved)
+        return same
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(to_device(value, device) for value in batch))
     if isinstance(batch, tuple | list):
@@ -86,6 +94,34 @@ class Average:
     def metrics(self) -> dict[str, float]:
         """Weighted mean of each metric; empty if nothing was entered."""
         return {name: total / self.weight for name, total in self._sums.items() if name}
+
+
+class Buffers:
+    """The buffers of a model as they were, to be put back after a batch that is not to count.
+
+    Example:
+        >>> net = nn.BatchNorm1d(1)
+        >>> before = Buffers(net)
+        >>> _ = net(torch.tensor([[float("nan")], [1.0]]))
+        >>> before.restore()
+        >>> net.running_mean.item(), net.num_batches_tracked.item()
+        (0.0, 0)
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._kept = [
+            (module, name, buffer, buffer.detach().clone())
+            for module in model.modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None and not nn.parameter.is_lazy(buffer)
+        ]
+
+    def restore(self) -> None:
+        """Give every buffer its values back, also one that was replaced by a new tensor."""
+        with torch.no_grad():
+            for module, name, buffer, values in self._kept:
+                buffer.copy_(values)
+                module._buffers[name] = buffer
 
 
 class modes:

@@ -6,16 +6,17 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..reproduce import seed_all
-from .batches import Average, modes, to_device
-from .history import History, Skipped
-from .truncated import detached
+from companion.reproduce import seed_all
+from companion.train.batches import Average, Buffers, modes, to_device
+from companion.train.checks import check_fit, check_options, check_parts, kind_of, real
+from companion.train.history import History, Skipped
+from companion.train.truncated import detached
 
 __all__ = ["Trainer", "TrainingDiverged"]
 
@@ -31,29 +32,34 @@ class Trainer:
 
     A step whose loss or gradient is not finite is skipped and recorded: when the norm is clipped,
     one infinite entry would otherwise become NaN and every other 0, and one NaN would make all
-    of them NaN. Several in a row stop the run with an explanation.
+    of them NaN. A skipped step leaves parameters and buffers (the statistics of ``BatchNorm``) as
+    they were before it. Several that are not finite in a row stop the run with an explanation.
 
     Args:
-        model: any module.
+        model: any module. While training, all of it is in training mode, parts that were put into
+            evaluation mode before included; afterwards each part is in its mode again. To keep a
+            part in evaluation mode, call its ``eval()`` in the objective.
         objective: ``objective(model, batch)`` returns ``(mean_loss, weight)`` or
             ``(mean_loss, weight, {"metric": mean_value})``. The loss is a number with gradient;
             the weight is the number of tokens (or examples) that the means are over. Averages
-            over batches are weighted by it. A batch of weight 0 is skipped.
+            over batches are weighted by it. A batch of weight 0 is skipped. No metric may be named
+            ``"loss"`` or ``""``.
         optimizer: over the model's parameters.
         scheduler: stepped once an epoch; ``ReduceLROnPlateau`` is given the validation loss
             (the training loss, if there is no validation data).
-        clip_norm: largest 2-norm of the whole gradient; longer ones are scaled down to it.
+        clip_norm: largest 2-norm of the whole gradient; longer ones are scaled down to it. torch
+            cannot do that with sparse gradients: one is a ``TypeError`` at its step.
         device: the model and the batches are moved there; by default where the model is.
         max_bad_steps: so many steps in a row that are not finite stop the run.
         progress: show a bar; by default in a terminal and in Jupyter, unless the environment
             variable ``COMPANION_PROGRESS`` is 0.
-        seed: if given, seeds all generators at the start of each ``fit``.
+        seed: if given, seeds all generators at the start of each ``fit``; 0 ≤ seed < 2**32.
         stateful: truncated backpropagation through time. The objective is called as
             ``objective(model, batch, state)`` and returns the new state last:
             ``(mean_loss, weight, state)`` or ``(mean_loss, weight, metrics, state)``. The state is
             ``None`` at the start of each pass over the batches, and carried to the next batch
-            without its history (:func:`companion.train.detached`); after a step that is not
-            finite it is ``None`` again.
+            without its history (:func:`companion.train.detached`), also past a batch of weight 0;
+            after a step that is not finite it is ``None`` again.
 
     Raises:
         TypeError, ValueError: if an argument cannot be used.
@@ -86,16 +92,8 @@ class Trainer:
         seed: int | None = None,
         stateful: bool = False,
     ) -> None:
-        if not callable(objective):
-            raise TypeError(f"objective must be callable, got {type(objective).__name__}")
-        if isinstance(optimizer, torch.optim.LBFGS):
-            raise TypeError("optimizer: LBFGS calls the objective itself and does not fit here")
-        if clip_norm is not None and not (clip_norm > 0 and math.isfinite(clip_norm)):
-            raise ValueError(f"clip_norm must be a number > 0 or None, got {clip_norm!r}")
-        if isinstance(max_bad_steps, bool) or max_bad_steps != int(max_bad_steps):
-            raise TypeError(f"max_bad_steps must be an int, got {max_bad_steps!r}")
-        if max_bad_steps < 1:
-            raise ValueError(f"max_bad_steps must be ≥ 1, got {max_bad_steps!r}")
+        check_parts(model, objective, optimizer, scheduler)
+        check_options(clip_norm, max_bad_steps, progress, seed, stateful)
         if device is not None:
             model.to(device)  # keeps the Parameter objects that the optimizer holds
         names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -110,11 +108,16 @@ class Trainer:
         self.stateful, self._state = stateful, None
         self.history = History()
         self._bad: list[str] = []  # reasons of the bad steps in a row up to now
+        self._before: Buffers | None = None  # while training: buffers before the batch
 
     def fit(
         self, train: Iterable[Any], valid: Iterable[Any] | None = None, epochs: int = 1
     ) -> History:
         """Train for some epochs; a second call goes on, in the same history.
+
+        If an error breaks off an epoch, the epoch is not in the history, though its steps were
+        taken and ``grad_norm`` has them; if it comes in the validation, the epoch is there
+        without one.
 
         Args:
             train: batches, iterated once an epoch (a list, a ``DataLoader`` …).
@@ -128,23 +131,35 @@ class Trainer:
             TrainingDiverged: after ``max_bad_steps`` steps in a row that are not finite.
             ValueError: if there is no batch, or a one-shot iterator is to be read twice.
             TypeError: if ``train`` cannot be iterated, or ``epochs`` is no whole number.
+
+        Example:
+            >>> seed_all(0)
+            >>> model, x = nn.Linear(1, 1), torch.linspace(-1, 1, 8)[:, None]
+            >>> sgd = torch.optim.SGD(model.parameters(), lr=0.5)
+            >>> def objective(model, x):
+            ...     return (model(x) - 2 * x).square().mean(), len(x)
+            >>> history = Trainer(model, objective, sgd).fit([x[:6]], [x[6:]], epochs=3)
+            >>> len(history.train_loss), len(history.valid_loss), history.best()[0]
+            (3, 3, 3)
         """
-        self._check(train, valid, epochs)
+        check_fit(train, valid, epochs)
         if self.seed is not None:
             seed_all(self.seed)
         history, last = self.history, len(self.history) + epochs
         for epoch in range(len(history) + 1, last + 1):
             start, steps = time.perf_counter(), len(history.grad_norm)
-            rate = self.optimizer.param_groups[0]["lr"]
+            rate = float(self.optimizer.param_groups[0]["lr"])
             mean = self.train_epoch(_bar(train, f"epoch {epoch}/{last}", self.progress))
-            validation = None if valid is None else self.evaluate(valid)
+            # entered before the validation: the steps are taken, even if that fails
             history.train_loss.append(mean.loss)
             history.add_metrics(history.train_metrics, mean.metrics)
-            if validation is not None:
-                history.valid_loss.append(validation.loss)
-                history.add_metrics(history.valid_metrics, validation.metrics)
-            history.learning_rate.append(float(rate))
+            history.learning_rate.append(rate)
             history.seconds.append(time.perf_counter() - start)
+            validation = None
+            if valid is not None:
+                validation = self.evaluate(valid)
+                history.add_validation(validation.loss, validation.metrics)
+                history.seconds[-1] = time.perf_counter() - start
             if self.scheduler is not None and len(history.grad_norm) > steps:
                 if isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
                     self.scheduler.step((validation or mean).loss)
@@ -181,7 +196,25 @@ class Trainer:
         return mean.checked("train")
 
     def evaluate(self, batches: Iterable[Any]) -> Average:
-        """Return the weighted means over some batches: no gradient, no dropout, no change."""
+        """Return the weighted means over some batches: no gradient, no dropout, no change.
+
+        Args:
+            batches: what ``fit`` takes; iterated once.
+
+        Returns:
+            the means: ``loss``, and ``metrics``, a dict. Batches of weight 0 do not count.
+
+        Raises:
+            TypeError, ValueError: if the objective returns something else than it should.
+            ValueError: if there is no batch, or all have weight 0.
+
+        Example:
+            >>> model = nn.Linear(1, 1)
+            >>> sgd = torch.optim.SGD(model.parameters(), lr=0.5)
+            >>> trainer = Trainer(model, lambda m, x: (m(x).square().mean(), len(x)), sgd)
+            >>> trainer.evaluate([torch.ones(4, 1)]).loss >= 0
+            True
+        """
         mean, self._state = Average(), None
         with modes(self.model, training=False), torch.no_grad():
             for batch in batches:
@@ -194,13 +227,14 @@ class Trainer:
 
     def _measure(self, batch: Any) -> tuple[Tensor, float, dict[str, float]]:
         """Call the objective and check what it returns."""
+        self._before = Buffers(self.model) if torch.is_grad_enabled() else None
         given = (batch, self._state) if self.stateful else (batch,)
         result = self.objective(self.model, *given)
         if not isinstance(result, tuple) or len(result) - self.stateful not in (2, 3):
             last = ", state" if self.stateful else ""
             raise TypeError(
                 f"objective must return (mean_loss, weight{last}) or "
-                f"(mean_loss, weight, metrics{last}), got {_kind(result)}"
+                f"(mean_loss, weight, metrics{last}), got {kind_of(result)}"
             )
         if self.stateful:
             result, self._state = result[:-1], detached(result[-1])
@@ -214,19 +248,31 @@ class Trainer:
                 f"objective: mean_loss must have no dimension, got shape {tuple(loss.shape)}; "
                 "reduce it with .mean()"
             )
-        count = _real("weight", weight)
+        count = real("weight", weight)
         if not (count >= 0 and math.isfinite(count)):
-            raise ValueError(f"objective: weight must be a finite number ≥ 0, got {count}")
+            raise ValueError(f"objective: weight must be a finite number >= 0, got {count}")
         if not isinstance(metrics, Mapping):
             raise TypeError(f"objective: metrics must be a dict, got {type(metrics).__name__}")
+        for name in metrics:
+            if not isinstance(name, str) or name in ("", "loss"):
+                raise ValueError(
+                    f"objective: a metric must be named by a str that is not '' or 'loss', "
+                    f"got {name!r}"
+                )
         if torch.is_grad_enabled() and count > 0 and not loss.requires_grad:
             raise ValueError(
                 "objective: mean_loss has no gradient; was it detached, or made under no_grad?"
             )
-        return loss, count, {str(k): _real(f"metric {k!r}", v) for k, v in metrics.items()}
+        return loss, count, {k: real(f"metric {k!r}", v) for k, v in metrics.items()}
 
     def _gradient_norm(self) -> float:
         """Return the 2-norm of the whole gradient, 0 if there is none."""
+        for name, p in zip(self.names, self.parameters, strict=True):
+            if self.clip_norm is not None and p.grad is not None and p.grad.is_sparse:
+                raise TypeError(
+                    f"clip_norm: the gradient of {name} is sparse, which torch cannot clip; "
+                    "take clip_norm=None, or make the layer with sparse=False"
+                )
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norms = [torch.linalg.vector_norm(_dense(g)).to(self.device) for g in gradients]
         return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0
@@ -239,6 +285,9 @@ class Trainer:
         return "all parameters together (its norm overflows)"
 
     def _skip(self, batch: int, reason: str) -> None:
+        """Record a batch that takes no step, and undo what it did to the buffers."""
+        if self._before is not None:
+            self._before.restore()
         self.history.skipped.append(Skipped(len(self.history) + 1, batch, reason))
 
     def _bad_step(self, batch: int, reason: str) -> None:
@@ -266,39 +315,6 @@ class Trainer:
             f"clip_norm (now {self.clip_norm}), and look for NaN or inf in the batch and for "
             "log(0), division by 0 or an overflowing exp in the model or objective."
         )
-
-    @staticmethod
-    def _check(train: Any, valid: Any, epochs: Any) -> None:
-        if isinstance(epochs, bool) or not isinstance(epochs, int):
-            raise TypeError(f"epochs must be an int, got {type(epochs).__name__}: {epochs!r}")
-        if epochs < 0:
-            raise ValueError(f"epochs must be ≥ 0, got {epochs}")
-        for name, data in {"train": train, "valid": valid}.items():
-            if data is None and name == "valid":
-                continue
-            if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
-                kind = type(data).__name__
-                raise TypeError(f"{name} must be an iterable of batches, got {kind}")
-            if isinstance(data, Iterator) and epochs > 1:
-                raise ValueError(
-                    f"{name} is a one-shot iterator ({type(data).__name__}): it would be empty "
-                    f"after the first of {epochs} epochs; give a list or a DataLoader"
-                )
-
-
-def _real(name: str, value: Any) -> float:
-    if isinstance(value, Tensor):
-        if value.dim() != 0:
-            raise TypeError(f"objective: {name} must be a number, got shape {tuple(value.shape)}")
-        value = value.item()
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"objective: {name} must be a number, got {value!r}") from error
-
-
-def _kind(result: Any) -> str:
-    return f"a tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
 
 
 def _dense(gradient: Tensor) -> Tensor:

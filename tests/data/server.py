@@ -60,7 +60,7 @@ class Server:
             )
             for name in names
         )
-        given = dict(task="t", size="s", licence="l", source="s", kind="download", files=files)
+        given = dict(task="t", size="s", license="l", source="s", kind="download", files=files)
         return DataSet(name="toy", **{**given, **fields})
 
 

@@ -1,4 +1,4 @@
-"""The appendix "Data and licences": its tables are the catalogue."""
+"""The appendix "Data and licenses": its tables are the catalogue."""
 
 import html
 import re
@@ -35,7 +35,7 @@ def test_every_data_set_has_its_row(page):
     ]
     for entry in CATALOGUE.values():
         (row,) = [text for text in plain if text.split()[0] == entry.name]
-        for field in ("task", "size", "licence", "source", "citation", "notes"):
+        for field in ("task", "size", "license", "source", "citation", "notes"):
             assert bare(getattr(entry, field)) in bare(row), (entry.name, field)
         assert bare("load" + entry.name) in bare(row)
 

@@ -1,9 +1,11 @@
 """pad and batches."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.utils.rnn import pack_sequence
 
 from companion.data import batches, pad
 
@@ -172,3 +174,85 @@ def test_nothing_and_more_than_there_is():
 def test_batches_refuses(columns, options, error, words):
     with pytest.raises(error, match=words):
         batches(*columns, **{"batch_size": 2, **options})
+
+
+def test_a_default_device_changes_nothing():
+    sequences = [torch.arange(3.0), torch.arange(1.0)]
+    plain, wanted = pad(sequences), list(batches(torch.arange(5), batch_size=2, shuffle=True))
+    with torch.device("meta"):  # what is made on it has no values at all
+        padded, lengths = pad(sequences)
+        assert padded.device.type == "cpu" and lengths.device.type == "cpu"
+        assert lengths.tolist() == plain[1].tolist() == [3, 1]
+        column = torch.arange(5, device="cpu")
+        shuffled = list(batches(column, batch_size=2, shuffle=True))
+        assert [b.tolist() for (b,) in shuffled] == [b.tolist() for (b,) in wanted]
+        in_order = list(batches(column, batch_size=5))
+        assert in_order[0][0].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (torch.int64, 1.5),
+        (torch.int64, float("nan")),
+        (torch.int64, 2**63),
+        (torch.int64, 2**53 + 1),  # would become 2**53 on its way through torch
+        (torch.uint8, -1),
+        (torch.uint8, 300),
+        (torch.bool, 2),
+        (torch.float16, 1e5),  # the largest is 65504
+        (torch.float32, 10**400),
+    ],
+)
+def test_padding_that_the_dtype_does_not_hold(dtype, value):
+    with pytest.raises(ValueError, match=f"^value: .*{dtype} .*got "):
+        pad([torch.ones(2, dtype=dtype), torch.ones(1, dtype=dtype)], value=value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (torch.int64, -1.0),
+        (torch.int64, -(2**63)),
+        (torch.uint8, 255),
+        (torch.bool, True),
+        (torch.float16, 65504),
+        (torch.float32, float("-inf")),
+        (torch.int64, torch.tensor(7)),
+        (torch.int16, np.int64(7)),
+    ],
+)
+def test_padding_that_the_dtype_holds(dtype, value):
+    padded, _ = pad([torch.ones(2, dtype=dtype), torch.ones(1, dtype=dtype)], value=value)
+    assert padded.dtype == dtype and padded[1, 1].item() == value
+
+
+@pytest.mark.parametrize("value", [None, "x", [0], 1j])
+def test_padding_that_is_no_number(value):
+    with pytest.raises(TypeError, match="^value: expected a number"):
+        pad([[1, 2], [3]], value=value)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [{0: 1, 1: 2}, b"ab", iter([1]), 5, pack_sequence([torch.zeros(2)])],
+)
+def test_columns_without_numbered_rows(column):
+    with pytest.raises(TypeError, match=r"^columns\[0\]: expected a tensor or a sequence"):
+        batches(column, batch_size=1)
+
+
+def test_arrays_are_columns():
+    x = np.arange(10).reshape(5, 2)
+    parts = [part for (part,) in batches(x, batch_size=2, shuffle=True, seed=1)]
+    assert [part.shape for part in parts] == [(2, 2), (2, 2), (1, 2)]
+    assert sorted(np.concatenate(parts).tolist()) == x.tolist()
+    with pytest.raises(ValueError, match="no dimension"):
+        batches(np.array(1), batch_size=1)
+
+
+def test_seed_and_collate_are_checked():
+    with pytest.raises(TypeError, match="^seed must be an int"):
+        batches([1], batch_size=1, seed="a")
+    with pytest.raises(TypeError, match="^collate: expected a function, got int"):
+        batches([1], batch_size=1, collate=5)

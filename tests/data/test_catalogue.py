@@ -12,7 +12,7 @@ from companion.data.catalogue import find
 from companion.data.labelled import FILES
 
 SHA = "sha256:" + "0" * 64
-GOOD = dict(name="toy", task="t", size="s", licence="l", source="s", kind="download")
+GOOD = dict(name="toy", task="t", size="s", license="l", source="s", kind="download")
 
 
 def test_names_are_keys():
@@ -22,7 +22,7 @@ def test_names_are_keys():
 
 @pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
 def test_entries_are_complete(entry):
-    for field in ("task", "size", "licence", "source", "citation", "how_to_get"):
+    for field in ("task", "size", "license", "source", "citation", "how_to_get"):
         assert getattr(entry, field), field
     if entry.kind == "vendored":
         folder = FILES / entry.name
@@ -86,7 +86,6 @@ def test_entries_that_are_refused(change, words):
         ("conll-2000", "did you mean 'conll2000'"),
         ("zzzzzzzz", "expected one of ag-news, conll2000"),
         ("", "expected one of"),
-        (None, "expected one of"),
     ],
 )
 def test_unknown_names(name, hint):
@@ -117,3 +116,10 @@ def test_import_is_light():
         cwd=Path(__file__).parents[2],
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", [None, [], 5, ["surnames"], b"surnames"])
+def test_names_that_are_none(name):
+    for function in (load, find):
+        with pytest.raises(TypeError, match="^name: expected the name of a data set"):
+            function(name)

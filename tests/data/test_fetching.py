@@ -1,7 +1,10 @@
 """Downloads: what goes wrong leaves nothing wrong behind."""
 
 import os
+import shutil
 import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -114,8 +117,11 @@ def test_load_does_not_take_a_damaged_file(server, cache, catalogue):
     path = cache / "toy" / "text.txt"
     path.parent.mkdir(parents=True)
     path.write_bytes(TEXT[:100])
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match=r"text.txt damaged.*data fetch toy.*download=True"):
         load("toy")
+    assert server.requests == []  # nobody allowed a download
+    with pytest.raises(DataError, match="cannot fetch"):
+        load("toy", download=True)
     assert path.read_bytes() == TEXT[:100]  # what the user had is not destroyed by our failure
 
 
@@ -153,14 +159,81 @@ def test_archives_are_unpacked_beside_themselves(server, cache, catalogue, name,
     assert everything_in(folder) == ["b.txt", "empty.txt", "folder", "folder/a.txt"]
     assert (folder / "folder" / "a.txt").read_bytes() == b"A"
     assert load("toy") == {name: folder}
-    # unpacked again only if it is not there, or if the archive was replaced
-    (folder / "b.txt").unlink()
+    # unpacked again only if something is lost
+    before = folder.stat().st_ino
     fetch("toy")
-    assert not (folder / "b.txt").exists()
+    assert folder.stat().st_ino == before and states() == ["ok"]
     path.write_bytes(b"damaged")
+    assert states() == ["wrong"]
     fetch("toy")
-    assert (folder / "b.txt").read_bytes() == b"B"
-    assert {p.name for p in (cache / "toy").iterdir()} == {"toy", name}  # nothing temporary
+    assert states() == ["ok"] and len(server.requests) == 2
+    names = {p.name for p in (cache / "toy").iterdir()}
+    assert names == {"toy", ".toy.unpacked", name}  # nothing temporary
+
+
+@pytest.mark.parametrize("loss", ["deleted", "cut", "half a folder", "no marker", "bad marker"])
+def test_an_unpacked_folder_that_lost_something(server, cache, catalogue, loss):
+    server.files["toy.tar.gz"] = tar(("folder/a.txt", b"A"), ("b.txt", b"BB"))
+    catalogue(server.entry("whole", "toy.tar.gz", unpack=True))
+    folder = load("toy", download=True)["toy.tar.gz"]
+    marker = folder.with_name(".toy.unpacked")
+    if loss == "deleted":
+        (folder / "b.txt").unlink()
+    elif loss == "cut":
+        (folder / "b.txt").write_bytes(b"B")
+    elif loss == "half a folder":
+        (folder / "folder" / "a.txt").unlink()
+        (folder / "folder").rmdir()
+    elif loss == "no marker":
+        marker.unlink()
+    else:
+        marker.write_text("[1, 2")
+    assert states() == ["wrong"]
+    assert load("toy") == {"toy.tar.gz": folder}  # from the archive: no network
+    assert (folder / "b.txt").read_bytes() == b"BB"
+    assert everything_in(folder) == ["b.txt", "folder", "folder/a.txt"] and states() == ["ok"]
+    assert len(server.requests) == 1
+
+
+def test_an_archive_of_which_a_part_is_bad_leaves_the_old_folder(server, cache, catalogue):
+    server.files["toy.tar.gz"] = tar(("a.txt", b"A"), ("../evil.txt", b"evil"))
+    catalogue(server.entry("whole", "toy.tar.gz", unpack=True))
+    (cache / "toy" / "toy").mkdir(parents=True)
+    (cache / "toy" / "toy" / "mine.txt").write_bytes(b"mine")
+    with pytest.raises(DataError, match="outside its folder"):
+        fetch("toy")
+    assert everything_in(cache / "toy" / "toy") == ["mine.txt"]
+
+
+def test_many_unpack_at_once(server, cache, catalogue):
+    members = [(f"{i}.txt", b"x" * 100) for i in range(50)]
+    server.files["toy.tar.gz"] = tar(*members)
+    catalogue(server.entry("whole", "toy.tar.gz", unpack=True))
+    for _ in range(5):
+        shutil.rmtree(cache, ignore_errors=True)
+        with ThreadPoolExecutor(8) as pool:
+            calls = [pool.submit(load, "toy", download=True) for _ in range(8)]
+        folders = {call.result()["toy.tar.gz"] for call in calls}
+        assert folders == {cache / "toy" / "toy"}
+        assert len(everything_in(cache / "toy" / "toy")) == 50
+
+
+def test_without_locks_the_last_move_decides(server, cache, catalogue, monkeypatch):
+    # Windows has no fcntl: another process may be first between our look and our move
+    server.files["toy.tar.gz"] = tar(("a.txt", b"A"))
+    catalogue(server.entry("whole", "toy.tar.gz", unpack=True))
+    replace = os.replace
+
+    def late(source, target):
+        if Path(target).name == "toy" and not Path(target).exists():
+            shutil.copytree(source, target)
+            shutil.copy(Path(source).with_name("marker"), Path(target).with_name(".toy.unpacked"))
+        replace(source, target)
+
+    monkeypatch.setattr("companion.data.unpacking.os.replace", late)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    assert load("toy", download=True) == {"toy.tar.gz": cache / "toy" / "toy"}
+    assert states() == ["ok"]
 
 
 EVIL = [
@@ -208,6 +281,9 @@ def test_where_files_go(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path
     monkeypatch.setenv("COMPANION_DATA", "~/data")
     assert cache_folder() == Path.home() / "data"
+    monkeypatch.setenv("COMPANION_DATA", "~no-such-user/data")
+    with pytest.raises(DataError, match="COMPANION_DATA=~no-such-user/data"):
+        cache_folder()
     monkeypatch.setenv("COMPANION_DATA", "")
     assert cache_folder().name == "recurrence-companion"
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from companion.data import MarkovChain
 from companion.data import generated as g
 
 
@@ -60,7 +61,7 @@ def test_selective_copying_ignores_the_noise():
 
 def test_markov_chain_is_what_it_says():
     P = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.6, 0.3], [0.8, 0.0, 0.2]]).double()
-    chain = g.MarkovChain(P)
+    chain = MarkovChain(P)
     torch.testing.assert_close(chain.stationary @ P, chain.stationary)
     x = chain.sample(200, 500, seed=5)
     counts = torch.zeros(3, 3)
@@ -71,7 +72,7 @@ def test_markov_chain_is_what_it_says():
     nll = -P[x[:, :-1], x[:, 1:]].log().mean().item()
     assert nll == pytest.approx(chain.entropy_rate, abs=0.01)
     assert chain.perplexity == pytest.approx(math.exp(chain.entropy_rate))
-    fair = g.MarkovChain(torch.full((4, 4), 0.25))
+    fair = MarkovChain(torch.full((4, 4), 0.25))
     assert fair.entropy_rate == pytest.approx(math.log(4)) and fair.perplexity == pytest.approx(4)
 
 
@@ -83,7 +84,7 @@ def test_seeds_decide_and_the_global_generator_is_left_alone():
         lambda s: g.parity(3, 9, seed=s).x,
         lambda s: g.first_token_recall(3, 9, seed=s).x,
         lambda s: g.selective_copying(3, 9, seed=s).x,
-        lambda s: g.MarkovChain(torch.full((3, 3), 1 / 3)).sample(3, 9, seed=s),
+        lambda s: MarkovChain(torch.full((3, 3), 1 / 3)).sample(3, 9, seed=s),
     ):
         assert torch.equal(f(1), f(1)) and not torch.equal(f(1), f(2))
     assert torch.equal(torch.get_rng_state(), before)
@@ -98,9 +99,9 @@ def test_seeds_decide_and_the_global_generator_is_left_alone():
         (lambda: g.anbn([0]), "counts: expected some numbers of at least 1"),
         (lambda: g.anbn([]), "counts: expected"),
         (lambda: g.selective_copying(1, T=2, length=3), "length: expected at most T = 2, got 3"),
-        (lambda: g.MarkovChain(torch.eye(2)), "more than one stationary"),
-        (lambda: g.MarkovChain(torch.ones(2, 2)), "sum to 1"),
-        (lambda: g.MarkovChain(torch.ones(2, 3)), "square"),
+        (lambda: MarkovChain(torch.eye(2)), "more than one stationary"),
+        (lambda: MarkovChain(torch.ones(2, 2)), "sum to 1"),
+        (lambda: MarkovChain(torch.ones(2, 3)), "square"),
     ],
 )
 def test_bad_arguments_are_named(call, message):
@@ -110,5 +111,32 @@ def test_bad_arguments_are_named(call, message):
 
 def test_empty_draws():
     assert g.copying(0).x.shape == (0, 40) and g.adding(0, 5).y.shape == (0,)
-    assert g.MarkovChain(torch.full((2, 2), 0.5)).sample(0, 3).shape == (0, 3)
+    assert MarkovChain(torch.full((2, 2), 0.5)).sample(0, 3).shape == (0, 3)
     assert g.parity(2, T=0).y.shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: g.copying(3),
+        lambda: g.adding(3, T=6),
+        lambda: g.first_token_recall(3, lag=4),
+        lambda: g.parity(3, T=6),
+        lambda: g.anbn([1, 3]),
+        lambda: g.selective_copying(3, T=6),
+    ],
+)
+def test_a_default_device_changes_no_task(make):
+    wanted = make()
+    with torch.device("meta"):
+        task = make()
+    assert all(torch.equal(a, b) for a, b in zip(task[:3], wanted[:3], strict=True))
+
+
+def test_a_default_device_changes_no_chain():
+    P = torch.tensor([[0.9, 0.1], [0.5, 0.5]])
+    wanted = MarkovChain(P).sample(3, 5)
+    with torch.device("meta"):
+        chain = MarkovChain(P)
+        assert torch.equal(chain.sample(3, 5), wanted)
+        assert chain.stationary.tolist() == pytest.approx([5 / 6, 1 / 6])

@@ -144,3 +144,15 @@ def test_without_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(ImportError, match="'digits'.*pip install scikit-learn"):
         load("digits")
+
+
+def test_a_default_device_changes_nothing(surnames):
+    wanted = surnames.split(seed=0)
+    with torch.device("meta"):
+        again = load("surnames")
+        digits = load("digits")
+        parts = again.split(seed=0)
+    assert torch.equal(again.labels, surnames.labels) and digits.images.max() == 1
+    assert all(a.names == b.names for a, b in zip(parts, wanted, strict=True))
+    with pytest.raises(TypeError, match="^seed must be an int"):
+        surnames.split(seed=0.5)

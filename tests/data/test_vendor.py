@@ -28,7 +28,7 @@ def script(monkeypatch, tmp_path):
     with zipfile.ZipFile(wheel, "w") as archive:
         for locale, text in LOCALES.items():
             archive.writestr(f"faker/providers/person/{locale}/__init__.py", text)
-        archive.writestr(f"faker-{module.VERSION}.dist-info/licenses/LICENSE.txt", "licence text")
+        archive.writestr(f"faker-{module.VERSION}.dist-info/licenses/LICENSE.txt", "license text")
     lists = {
         language: found
         for language, found in module.LISTS.items()
@@ -52,7 +52,7 @@ def test_extraction(script, tmp_path):
         "Ots\tEstonian",
         "Öberg\tSwedish",
     ]
-    assert (out / "LICENCE").read_text(encoding="utf-8") == "licence text"
+    assert (out / "LICENCE").read_text(encoding="utf-8") == "license text"
     note = (out / "SOURCE").read_text(encoding="utf-8")
     assert hashlib.sha256((out / "surnames.tsv").read_bytes()).hexdigest() in note
     assert script.SHA256 in note and script.VERSION in note

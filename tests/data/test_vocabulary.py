@@ -144,4 +144,4 @@ def test_copies_are_independent():
     for twin in (copy.deepcopy(v), pickle.loads(pickle.dumps(v))):
         twin.append_token("b")
         assert "b" not in v and twin["b"] == 1
-    assert repr(Vocab("abcd")) == "Vocab(4 tokens: 'a', 'b', 'c', …)"
+    assert repr(Vocab("abcd")) == "Vocab(4 tokens: 'a', 'b', 'c', ...)"

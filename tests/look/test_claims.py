@@ -31,6 +31,12 @@ from companion.look import claim
         ((196, 5), {"at_least": 5}, "[196] ≥ 5"),
         ((196, 5), {"at_most": 5}, "[196] ≤ 5"),
         ((1, -3.0), {"at_most": -2}, "[1] ≤ -2"),
+        # 1.1 - 1.0 is 0.1 on paper and 0.10000000000000009 in float64
+        ((1, 1.1, 1.0, 0.1), {}, "[1] = 1 ± 0.1"),
+        ((1, 0.3, 0.2, 0.1), {}, "[1] = 0.2 ± 0.1"),
+        ((1, 100.3, 100.2, 0.1), {}, "[1] = 100.2 ± 0.1"),
+        ((1, -1.1, -1.0, 0.1), {}, "[1] = -1 ± 0.1"),
+        ((1, 10**400), {"at_least": 1}, "[1] ≥ 1"),
     ],
 )
 def test_what_holds_is_printed_as_stated(capsys, args, kwargs, line):
@@ -52,6 +58,10 @@ def test_what_holds_is_printed_as_stated(capsys, args, kwargs, line):
         ((1, -math.inf), {"at_most": 0}, "measured -inf"),
         ((1, math.nan), {"at_most": 0}, "measured nan"),
         ((1, torch.tensor(math.nan)), {"at_least": 0}, "measured nan"),
+        ((1, 1.1 + 1e-12, 1.0, 0.1), {}, "measured 1.1"),
+        ((1, 0.1 + 0.2, 0.3, 0), {}, "measured 0.3000"),  # exact means exact
+        ((1, 2**53 + 2, 2**53, 1), {}, str(2**53 + 2)),
+        ((1, 10**400, 1.0, 0.1), {}, "measured 1000"),
         ((1, 2**53 + 1, 2**53, 0), {}, str(2**53 + 1)),  # integers are not rounded to floats
     ],
 )
@@ -93,12 +103,12 @@ def test_wrong_combinations_are_type_errors(args, kwargs, message):
 @pytest.mark.parametrize(
     "args, kwargs, message",
     [
-        ((0, True), {}, "1 … 196, got 0"),
+        ((0, True), {}, "1 ... 196, got 0"),
         ((197, True), {}, "got 197"),
         (("", True), {}, "id must be one line"),
         (("a\nb", True), {}, "id must be one line"),
         (("[a]", True), {}, "id must be one line"),
-        ((1, 0.5, 0.5, -0.1), {}, "tol must be ≥ 0"),
+        ((1, 0.5, 0.5, -0.1), {}, "tol must be >= 0"),
         ((1, 0.5, math.nan, 1), {}, "stated must be a finite"),
         ((1, 0.5, 0.5, math.inf), {}, "tol must be a finite"),
         ((1, 0.5), {"at_least": -math.inf}, "at_least must be a finite"),

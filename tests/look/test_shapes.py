@@ -91,3 +91,17 @@ def test_context_prints_its_table_unless_it_failed(capsys):
 
 def test_repr_of_an_empty_ledger():
     assert repr(shapes(B=1)) == "ShapeLedger({'B': 1})" and str(shapes()) == ""
+
+
+@pytest.mark.parametrize("letters", [5, None, ["B", "T"], ("B",), b"B T"])
+def test_letters_that_are_no_text(letters):
+    ledger = shapes(B=2)
+    with pytest.raises(TypeError, match="^x: letters must be a str"):
+        ledger.check("x", torch.zeros(2, 3), letters)
+    assert ledger.rows == []
+
+
+@pytest.mark.parametrize("name", ["Δ", "a b", "2", "", "_x", "a-b"])
+def test_a_dimension_that_no_check_could_name(name):
+    with pytest.raises(ValueError, match="a dimension is named by a letter"):
+        shapes(**{name: 2})

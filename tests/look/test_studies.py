@@ -128,6 +128,15 @@ def broken(change):
         (broken(lambda r: r["machine"].pop("cpu")), "no field 'cpu'"),
         (broken(lambda r: r["machine"].update(threads="1")), "machine.threads must be int"),
         (broken(lambda r: r.update(recorded="yesterday")), "malformed"),
+        (broken(lambda r: r["machine"].update(threads=True)), "machine.threads must be int"),
+        (broken(lambda r: r.update(machine=None)), "machine must be an object"),
+        (broken(lambda r: r.update(seeds=["a", "b", "c"])), "seeds must be whole numbers"),
+        (broken(lambda r: r["results"].update(b={"values": [10**400, 1, 2]})), "a number, got 1"),
+        (broken(lambda r: r["results"]["accuracy"].update(unit=None)), "unit must be a str"),
+        (broken(lambda r: r["results"]["accuracy"].update(what=3)), "what must be a str"),
+        (broken(lambda r: r["results"]["accuracy"].update(values=[1e308] * 3)), "too large"),
+        (lambda p: p.write_text("[" * 100_000), "malformed"),
+        (lambda p: p.write_text('{"recorded": 1' + "0" * 5000 + "}"), "malformed"),
         (broken(lambda r: r.update(seeds=[])), "malformed"),
         (broken(lambda r: r.update(seeds=[1])), "one value a seed"),
         (broken(lambda r: r["results"]["accuracy"].pop("values")), "list 'values'"),
@@ -141,8 +150,9 @@ def broken(change):
 def test_malformed_json_is_said(folder, damage, message):
     path = toy(folder)
     damage(path)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as caught:
         recorded("toy/accuracy")
+    assert "toy.json" in str(caught.value)
 
 
 @pytest.mark.parametrize("below", ["", "book", "book/studies", "tests/look"])
@@ -242,3 +252,49 @@ def test_every_study_of_the_book_has_its_json(script, monkeypatch):
 def test_no_json_without_script():
     assert SCRIPTS
     assert {p.stem for p in (ROOT / "book/studies").glob("*.json")} == {p.stem for p in SCRIPTS}
+
+
+@pytest.mark.parametrize(
+    "change, kind, message",
+    [
+        ({"seeds": (i for i in (1, 2))}, TypeError, "seeds must be a list, tuple or range"),
+        ({"seeds": "12"}, TypeError, "seeds must be a list"),
+        ({"seeds": []}, ValueError, "seeds must not be empty"),
+        ({"seeds": [1, 1]}, ValueError, "seeds must differ"),
+        ({"seeds": [1, "b"]}, TypeError, "seeds must be whole numbers, got 'b'"),
+        ({"seeds": [1, True]}, TypeError, "seeds must be whole numbers"),
+        ({"seeds": [1, 2.0]}, TypeError, "seeds must be whole numbers"),
+        ({"device": "gpu"}, ValueError, "device: cannot use 'gpu'"),
+        ({"device": "cuda:999"}, ValueError, "device: cannot use 'cuda:999'"),
+        ({"description": " "}, ValueError, "description must say"),
+        ({"description": None}, TypeError, "description must be a str"),
+        ({"keys": {}}, ValueError, "keys must be a mapping"),
+        ({"keys": ["x"]}, ValueError, "keys must be a mapping"),
+        ({"keys": {"x": 5}}, TypeError, "what it is"),
+        ({"keys": {"x": ("a", "b", "c")}}, TypeError, "what it is"),
+        ({"script": "no/such/folder/s.py"}, ValueError, "script must stand in a folder"),
+        ({"script": None}, TypeError, "script must be a path"),
+    ],
+)
+def test_arguments_are_checked_before_the_first_seed(tmp_path, change, kind, message):
+    ran = []
+    given = {
+        "script": tmp_path / "s.py",
+        "description": "A study.",
+        "one_seed": lambda seed: ran.append(seed) or {"x": 1.0},
+        "seeds": [1, 2],
+        "keys": {"x": "it"},
+    }
+    with pytest.raises(kind, match=message):
+        run_study(**{**given, **change})
+    assert ran == [] and os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "a", None, 10**400])
+def test_a_value_that_is_none_stops_at_its_seed(tmp_path, capsys, value):
+    ran = []
+    with pytest.raises(ValueError, match=r"one_seed\(1\), x"):
+        run_study(
+            tmp_path / "s.py", "A.", lambda s: ran.append(s) or {"x": value}, [1, 2], {"x": "it"}
+        )
+    assert ran == [1] and os.listdir(tmp_path) == []

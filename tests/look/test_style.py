@@ -1,4 +1,4 @@
-"""The figure style: apart in colour, in grey, and for colour-blind eyes."""
+"""The figure style: apart in color, in gray, and for color-blind eyes."""
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -12,8 +12,8 @@ DEUTERANOPE = np.array([[0.29275, 0.70725, 0.0], [0.29275, 0.70725, 0.0], [-0.02
 PROTANOPE = np.array([[0.11238, 0.88762, 0.0], [0.11238, 0.88762, 0.0], [0.00401, -0.00401, 1]])
 
 
-def linear(colour):
-    c = np.array(mpl.colors.to_rgb(colour))
+def linear(color):
+    c = np.array(mpl.colors.to_rgb(color))
     return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
 
 
@@ -34,20 +34,20 @@ def restore():
     plt.close("all")
 
 
-def test_neighbours_differ_in_grey():
+def test_neighbors_differ_in_gray():
     lightness = [lab(linear(c))[0] for c in PALETTE.values()][:5]
     steps = np.abs(np.diff(lightness))
     assert steps.min() >= 15
 
 
 @pytest.mark.parametrize("eye", [np.eye(3), DEUTERANOPE, PROTANOPE])
-def test_colours_stay_apart(eye):
+def test_colors_stay_apart(eye):
     seen = [lab(eye @ linear(c)) for c in PALETTE.values()]
     apart = [np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i]]
     assert min(apart) > 10  # a just noticeable difference is about 2.3
 
 
-def test_no_colour_vanishes_on_white():
+def test_no_color_vanishes_on_white():
     assert max(lab(linear(c))[0] for c in PALETTE.values()) < 75
 
 

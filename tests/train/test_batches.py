@@ -1,7 +1,7 @@
 """Batches to the device, weighted averages, modes that come back."""
 
 import math
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from companion.train import to_device
-from companion.train.batches import Average, modes
+from companion.train.batches import Average, Buffers, modes
 
 Pair = namedtuple("Pair", "x y")
 
@@ -59,3 +59,19 @@ def test_modes_come_back_after_an_error(training):
         assert [m.training for m in net.modules()] == [training] * 3
         raise KeyError
     assert [m.training for m in net.modules()] == [True, True, False]
+
+
+def test_mappings_keep_their_type():
+    x = torch.zeros(1)
+    for batch in (OrderedDict(b=x, a=x), defaultdict(list, a=x), UserDict(a=x)):
+        moved = to_device(batch, "meta")
+        assert type(moved) is type(batch) and list(moved) == list(batch)
+        assert all(value.is_meta for value in moved.values())
+        assert not batch["a"].is_meta
+    assert to_device(defaultdict(list), "meta")["missing"] == []
+
+
+def test_buffers_of_a_model_without_any():
+    Buffers(nn.Linear(2, 2)).restore()
+    lazy = nn.LazyBatchNorm1d()
+    Buffers(lazy).restore()

@@ -16,7 +16,7 @@ def test_best():
         valid_metrics={"accuracy": [0.1, 0.5, 0.4]},
     )
     assert history.best() == (2, 1.5)  # of equals the earliest
-    assert history.best("accuracy") == (2, 0.5)
+    assert history.best("accuracy", largest=True) == (2, 0.5)
     assert history.best("accuracy", largest=False) == (1, 0.1)
     with pytest.raises(KeyError, match="no metric 'f1'; there are: accuracy, loss"):
         history.best("f1")
@@ -55,3 +55,37 @@ def test_plot_labels_and_places():
     with pytest.raises(ValueError, match="no epoch"):
         History().plot()
     plt.close("all")
+
+
+def test_best_of_a_metric_needs_its_direction():
+    # of a perplexity the smallest is best: no default can know that
+    history = History(
+        train_loss=[2.0, 1.0], valid_metrics={}, train_metrics={"perplexity": [7, 3]}
+    )
+    with pytest.raises(ValueError, match="largest: .*'perplexity'"):
+        history.best("perplexity")
+    assert history.best("perplexity", largest=False) == (2, 3)
+    assert history.best("loss", largest=True) == (1, 2.0)
+
+
+def test_validation_that_begins_late_keeps_its_epochs():
+    import matplotlib.pyplot as plt
+
+    history = History(train_loss=[5.0, 4.0, 3.0, 2.0])
+    history.add_validation(2.5, {"accuracy": 0.5})
+    history.train_loss.append(1.0)
+    history.add_validation(1.5, {"accuracy": 0.4})
+    assert history.best() == (5, 1.5) and history.best("accuracy", largest=True) == (4, 0.5)
+    valid = history.plot().lines[1]
+    drawn = [(x, y) for x, y in zip(*valid.get_data(), strict=True) if math.isfinite(y)]
+    assert drawn == [(4, 2.5), (5, 1.5)]
+    plt.close("all")
+
+
+def test_to_dict_has_no_nan_at_any_depth():
+    nan, inf = math.nan, math.inf
+    history = History(train_loss=[nan, 1.0], valid_loss=[inf], train_metrics={"a": [nan, -inf]})
+    record = json.loads(json.dumps(history.to_dict(), allow_nan=False))
+    assert record["train_loss"] == [None, 1.0] and record["valid_loss"] == [None]
+    assert record["train_metrics"] == {"a": [None, None]}
+    assert math.isnan(history.train_loss[0])  # the history itself stays

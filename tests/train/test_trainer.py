@@ -241,7 +241,7 @@ def test_an_epoch_of_bad_steps_leaves_nan_in_every_column():
     history = Trainer(model, objective, sgd(model)).fit(data((4,)), epochs=3)
     assert [math.isnan(v) for v in history.train_loss] == [False, True, False]
     assert [math.isnan(v) for v in history.train_metrics["one"]] == [False, True, False]
-    assert history.best() and history.best("one") == (1, 1.0)
+    assert history.best() and history.best("one", largest=True) == (1, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +264,9 @@ def test_an_epoch_of_bad_steps_leaves_nan_in_every_column():
         (lambda loss: (loss, 1, [0.5]), TypeError, "metrics must be a dict"),
         (lambda loss: (loss, 1, {"a": torch.ones(2)}), TypeError, "metric 'a' must be a number"),
         (lambda loss: (loss, 1, {"a": "x"}), TypeError, "metric 'a' must be a number"),
+        (lambda loss: (loss, 1, {"loss": 1.0}), ValueError, "a metric must be .* got 'loss'"),
+        (lambda loss: (loss, 1, {"": 1.0}), ValueError, "a metric must be .* got ''"),
+        (lambda loss: (loss, 1, {1: 1.0, "1": 2.0}), ValueError, "a metric must be .* got 1"),
     ],
 )
 def test_objectives_that_return_something_else(returned, kind, message):
@@ -303,7 +306,7 @@ def test_weight_and_metrics_may_be_tensors():
         (data(), map(id, []), 2, ValueError, "^valid is a one-shot"),
         (data(), None, 1.0, TypeError, "epochs must be an int"),
         (data(), None, True, TypeError, "epochs must be an int"),
-        (data(), None, -1, ValueError, "epochs must be ≥ 0"),
+        (data(), None, -1, ValueError, "epochs must be >= 0"),
     ],
 )
 def test_fit_arguments(train, valid, epochs, kind, message):
@@ -326,6 +329,17 @@ def test_a_generator_will_do_for_one_epoch_and_none_for_none():
         ({"clip_norm": 0}, ValueError, "clip_norm must be"),
         ({"clip_norm": -1.0}, ValueError, "clip_norm must be"),
         ({"clip_norm": math.nan}, ValueError, "clip_norm must be"),
+        ({"clip_norm": "1"}, TypeError, "clip_norm must be .* got str: '1'"),
+        ({"clip_norm": True}, TypeError, "clip_norm must be .* got bool"),
+        ({"max_bad_steps": "5"}, TypeError, "max_bad_steps must be .* got str"),
+        ({"max_bad_steps": None}, TypeError, "max_bad_steps must be .* got NoneType"),
+        ({"max_bad_steps": math.nan}, TypeError, "max_bad_steps must be .* got float"),
+        ({"scheduler": "cosine"}, TypeError, "scheduler must be .* got str: 'cosine'"),
+        ({"scheduler": torch.optim.lr_scheduler.StepLR}, TypeError, "got the class StepLR"),
+        ({"seed": "a"}, TypeError, "seed must be an int, got str"),
+        ({"seed": -1}, ValueError, "seed must be in 0"),
+        ({"progress": "yes"}, TypeError, "progress must be a bool or None"),
+        ({"stateful": 1}, TypeError, "stateful must be a bool"),
         ({"max_bad_steps": 0}, ValueError, "max_bad_steps must be"),
         ({"max_bad_steps": 1.5}, TypeError, "max_bad_steps must be"),
         ({"max_bad_steps": True}, TypeError, "max_bad_steps must be"),
@@ -342,6 +356,12 @@ def test_wrong_objects():
     model = linear()
     with pytest.raises(TypeError, match="objective must be callable"):
         Trainer(model, "mse", sgd(model))
+    for wrong in ("adam", torch.optim.SGD, None):
+        with pytest.raises(TypeError, match="optimizer must be a torch.optim.Optimizer"):
+            Trainer(model, mse, wrong)
+    for wrong in (lambda x: x, nn.Linear, None):
+        with pytest.raises(TypeError, match="model must be a torch.nn.Module"):
+            Trainer(wrong, mse, sgd(model))
     with pytest.raises(ValueError, match="optimizer holds no parameter of model"):
         Trainer(model, mse, sgd(linear()))
     with pytest.raises(TypeError, match="LBFGS"):
@@ -507,3 +527,97 @@ def test_progress_by_itself(monkeypatch):
     assert trainer_module._bar(batches, "t", None) is not batches
     monkeypatch.setenv("CI", "true")
     assert trainer_module._bar(batches, "t", None) is batches
+
+
+def test_epochs_without_validation_are_not_renumbered():
+    model = linear()
+    trainer = Trainer(model, mse, sgd(model, lr=0.01))
+    trainer.fit(data(), epochs=3)
+    history = trainer.fit(data(), data(), epochs=2)
+    assert [math.isnan(v) for v in history.valid_loss] == [True] * 3 + [False] * 2
+    assert history.best() == (5, history.valid_loss[4])
+    trainer.fit(data())
+    assert len(history.valid_loss) == 5 and history.best()[0] == 5
+
+
+def normed(momentum=0.1):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.BatchNorm1d(3, momentum=momentum), nn.Linear(3, 1)).double()
+
+
+# with momentum None the statistics depend on the number of batches too, an integer buffer
+@pytest.mark.parametrize("momentum", [0.1, None])
+@pytest.mark.parametrize("way", ["nan in the batch", "weight 0", "gradient"])
+def test_a_skipped_batch_leaves_the_statistics(way, momentum):
+    batches = data((4, 4, 4))
+    if way == "nan in the batch":
+        batches[1][0][0, 0] = math.nan
+
+    def objective(model, batch):
+        loss, n = mse(model, batch)
+        if batch is not seen[1]:
+            return loss, n
+        if way == "gradient":
+            return loss + (model[1].weight.sum() * 0).sqrt(), n
+        return loss, 0 if way == "weight 0" else n
+
+    seen = batches
+    model, twin = normed(momentum), normed(momentum)
+    trainer = Trainer(model, lambda m, b: objective(m, seen[index(b)]), sgd(model))
+
+    def index(batch):
+        return next(i for i, b in enumerate(batches) if b[1].equal(batch[1]))
+
+    history = trainer.fit(batches)
+    Trainer(twin, mse, sgd(twin)).fit([batches[0], batches[2]])
+    assert [entry.batch for entry in history.skipped] == [2]
+    for (name, got), expected in zip(
+        model.state_dict().items(), twin.state_dict().values(), strict=True
+    ):
+        assert torch.equal(got, expected), name
+
+
+def test_a_buffer_that_is_replaced_comes_back_too():
+    class Counting(nn.Linear):
+        def __init__(self):
+            super().__init__(3, 1)
+            self.register_buffer("total", torch.zeros(()))
+
+        def forward(self, x):
+            self.total = self.total + x.sum()
+            return super().forward(x.float())
+
+    model = Counting()
+    good, bad = torch.ones(2, 3), torch.full((2, 3), math.inf)
+    history = Trainer(model, lambda m, x: (m(x).mean(), 1), sgd(model)).fit([good, bad, good])
+    assert model.total == 12 and len(history.skipped) == 1
+
+
+def test_an_error_in_the_validation_leaves_the_epoch_in_every_column():
+    model = linear()
+    fails = [True]
+
+    def objective(model, batch):
+        if not model.training and fails:
+            raise RuntimeError("no validation")
+        return *mse(model, batch), {"one": 1.0}
+
+    trainer = Trainer(model, objective, sgd(model))
+    with pytest.raises(RuntimeError, match="no validation"):
+        trainer.fit(data(), data())
+    history = trainer.history
+    columns = (history.train_loss, history.learning_rate, history.seconds)
+    assert [len(c) for c in columns] == [1, 1, 1] and history.train_metrics == {"one": [1.0]}
+    fails.clear()
+    trainer.fit(data(), data())
+    assert len(history) == 2 and len(history.grad_norm) == 6 and history.best()[0] == 2
+    assert math.isnan(history.valid_metrics["one"][0]) and history.valid_metrics["one"][1] == 1
+
+
+def test_sparse_gradients_cannot_be_clipped():
+    model = nn.Embedding(5, 2, sparse=True)
+    before = weights(model)
+    trainer = Trainer(model, lambda m, b: (m(b).sum(), 1), sgd(model), clip_norm=1.0)
+    with pytest.raises(TypeError, match="^clip_norm: the gradient of weight is sparse"):
+        trainer.fit([torch.tensor([1, 3])])
+    assert torch.equal(weights(model), before)
