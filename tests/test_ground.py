@@ -278,7 +278,7 @@ def test_licenses():
 )
 def test_api_page_lists_exactly_the_public_names(module):
     listed = re.findall(
-        rf"^\.\. (?:auto\w+|py:data):: {re.escape(module)}\.(\w+)$", read("book/api.md"), re.M
+        rf"^\.\. (?:auto\w+|py:\w+):: {re.escape(module)}\.(\w+)$", read("book/api.md"), re.M
     )
     public = set(importlib.import_module(module).__all__)
     if module != "companion":  # what the package itself gives is described once, under its name
