@@ -44,7 +44,7 @@ help: ## list the targets
 .PHONY: book
 book: _build/.chapters ## set up, execute every chapter, build the site with warnings as errors
 	@$(call say,Building the site)
-	@t=$$(date +%s); rm -rf _build/html; $(BUILD_SITE); $(call took,site,$$t)
+	@t=$$(date +%s); rm -rf _build/html _build/.doctrees; $(BUILD_SITE); $(call took,site,$$t)
 	@$(CHAPTERS_VERDICT) || printf '\nWARNING: some outputs differ from the stored ones (above, and _build/chapters.log).\nThe book shows what this machine computed; make test fails.\n'
 	@printf '\n'; $(call took,make book,$(START))
 	@printf '\nThe book is at file://%s/_build/html/index.html (or: make serve)\n' "$(CURDIR)"
@@ -59,7 +59,7 @@ test: lint _build/.chapters ## lint, types, spelling, chapters (strict nbval), s
 	  echo 'nbval failed (above; whole report in _build/chapters.log)'; exit 1; }
 	@tail -n 1 _build/chapters.log
 	@$(call say,Building the site)
-	@t=$$(date +%s); rm -rf _build/html; $(BUILD_SITE); $(call took,site,$$t)
+	@t=$$(date +%s); rm -rf _build/html _build/.doctrees; $(BUILD_SITE); $(call took,site,$$t)
 	@$(call say,Unit tests and doctests)
 	@COMPANION_SITE=_build/html $(PYTEST) -n $(JOBS) --doctest-modules companion tests
 	@printf '\n'; $(call took,make test,$(START))

@@ -212,8 +212,10 @@ def test_nothing_given_is_changed_and_what_is_returned_may_be(name, form):
     assert torch.equal(x, x_before)
     assert_close(state, state_before, 0)
     assert all(torch.equal(w, weights_before[k]) for k, w in layer.state_dict().items())
+    want = torch.autograd.grad(2 * y.sum(), list(layer.parameters()), retain_graph=True)
     map_state(lambda s: s.add_(1), final)  # before backward
-    y.mul(2).sum().backward()
+    y.mul_(2).sum().backward()
+    assert_close(tuple(p.grad for p in layer.parameters()), want)
     assert_close(state, state_before, 0)
 
 

@@ -12,6 +12,7 @@ with the input, which does not wait, is the same for every rule and is handled o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -83,11 +84,12 @@ def vanilla_backward(
     (h0,), delta = state, dy.clone()
     hs, deltas = y.split(sizes), delta.split(sizes)
     dh0 = add_last(deltas, d_final[0], sizes)
-    slope = 1 - y * y if cell.nonlinearity == "tanh" else (y > 0).to(y.dtype)
+    tanh = cell.nonlinearity == "tanh"
+    slope = 1 - y * y if tanh else y <= 0  # of a relu: where nothing passes, not even inf
     add = adder(cell.weight_hh.t().contiguous(), sizes[0])
     steps = zip(deltas, slope.split(sizes), previous(dh0, deltas, sizes), strict=True)
     for delta_t, slope_t, before in reversed(list(steps)):
-        add(before, delta_t.mul_(slope_t))
+        add(before, delta_t.mul_(slope_t) if tanh else delta_t.masked_fill_(slope_t, 0))
     return delta, (dh0,), {"weight_hh": outer(delta, torch.cat(previous(h0, hs, sizes)))}
 
 
@@ -127,15 +129,21 @@ class BPTT(torch.autograd.Function):
         y, final, tape = RULES[type(cell)].forward(bound, u, sizes, *state)
         ctx.save_for_backward(x, *tensors, y, *tape)
         ctx.cell, ctx.names, ctx.sizes, ctx.n_state = cell, names, sizes, n_state
-        return y, *(s.clone() for s in final)  # no output is a view: a caller may change it
+        # a caller may change what it gets: no output is a view, and the tape keeps its own y
+        return y.clone(), *(s.clone() for s in final)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         n, m = ctx.n_state, ctx.n_state + len(ctx.names)
         x, *rest = ctx.saved_tensors
         none = (None, None, None, None)
-        if torch.is_grad_enabled():  # create_graph=True: this backward must be differentiable
-            return *none, *_by_autograd(ctx, [x, *rest[:m]], grads)
+        # create_graph=True asks for a backward that is differentiable; batched gradients (vmap,
+        # jacobian(vectorize=True)) for one without operations in place
+        if torch.is_grad_enabled() or any(map(_is_batched, grads)):
+            device, off = x.device.type, contextlib.nullcontext()
+            cast_off = torch.autocast(device, enabled=False) if autocasting(device) else off
+            with torch.enable_grad(), cast_off:
+                return *none, *_by_autograd(ctx, [x, *rest[:m]], grads)
         state, weights = rest[:n], dict(zip(ctx.names, rest[n:m], strict=True))
         bound, (dy, *d_final) = cast(Any, bind(ctx.cell, weights)), grads
         y, tape = rest[m], rest[m + 1 :]
@@ -147,6 +155,13 @@ class BPTT(torch.autograd.Function):
         dx = product(du, bound.weight_ih.t().contiguous()) if ctx.needs_input_grad[4] else None
         d_weights = (None if weights[w] is None else d_weight[w] for w in ctx.names)
         return *none, dx, *d_state, *d_weights
+
+
+def _is_batched(t: Tensor) -> bool:
+    """Whether vmap, the present or the old one, hides a batch in this tensor."""
+    functorch = torch._C._functorch
+    old = getattr(functorch, "is_legacy_batchedtensor", lambda t: False)
+    return bool(functorch.is_batchedtensor(t) or old(t))
 
 
 def _by_autograd(ctx: Any, inputs: list[Any], grads: Sequence[Tensor]) -> list[Tensor | None]:
@@ -178,6 +193,8 @@ def refuses(cell: Cell, x: Tensor) -> str | None:
     rule = RULES.get(type(cell))
     if rule is None or not rule.covers(cell):
         return f"no backward is derived for {type(cell).__name__} with these options"
+    if x.is_complex():
+        return "the backward is derived for real numbers"
     if torch.compiler.is_compiling() or torch._C._is_tracing():
         return "tracing records the loop instead"
     if torch._C._are_functorch_transforms_active():

@@ -37,13 +37,15 @@ def _pays(x: Tensor, multiply_adds: int) -> bool:
         and x.dtype == torch.float32
         and x.device.type == "cpu"
         and not torch.is_grad_enabled()
+        and type(x) in (Tensor, torch.nn.Parameter)  # not fake, not a subclass
     )
 
 
 def product(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b: (N, D), (G, D), (G,) -> (N, G)."""
     if _pays(x, x.shape[0] * w.numel()):
-        return torch.ops.mkldnn._linear_pointwise(x, w, bias, "none", [], "")
+        dense = None if bias is None else bias.contiguous()  # the operator ignores its stride
+        return torch.ops.mkldnn._linear_pointwise(x, w, dense, "none", [], "")
     return F.linear(x, w, bias)
 
 

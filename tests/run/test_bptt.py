@@ -197,3 +197,82 @@ def test_a_weight_read_through_a_parametrization_is_computed_once():
     Counted.calls = 0
     layer(x)
     assert Counted.calls == 1
+
+
+def test_complex_weights_run_the_loop():
+    torch.manual_seed(0)
+    rnn = companion.RNN(3, 4, dtype=torch.complex128)
+    x = torch.randn(5, 2, 3, dtype=torch.complex128)
+    grads = []
+    for form in (None, "loop"):
+        y, _ = rnn(x, form=form)
+        grads.append(torch.autograd.grad((y.abs() ** 2).sum(), list(rnn.parameters())))
+    assert_close(*grads, 0)
+    with pytest.raises(ValueError, match="derived for real numbers"):
+        rnn(x, form="bptt")
+
+
+def test_an_infinite_gradient_does_not_pass_a_dead_unit():
+    torch.manual_seed(0)
+    rnn = companion.RNN(1, 6, nonlinearity="relu", dtype=torch.float64)
+    x = randn(4, 2, 1)
+    assert (rnn(x)[0] == 0).any()
+    grads = []
+    for form in ("loop", "bptt"):
+        y = rnn(x, form=form)[0]
+        grads.append(torch.autograd.grad(y.sqrt().sum(), list(rnn.parameters())))
+    torch.testing.assert_close(*grads, equal_nan=True)
+    assert torch.isfinite(grads[0][-1]).any()
+
+
+@pytest.mark.parametrize("phi", ["tanh", "relu"])
+def test_batched_gradients(phi):
+    rnn = companion.RNN(2, 3, nonlinearity=phi, dtype=torch.float64)
+    x = randn(4, 1, 2)
+    jacobian, hessian = torch.autograd.functional.jacobian, torch.autograd.functional.hessian
+    found = [
+        (
+            jacobian(lambda x, f=form: rnn(x, form=f)[0], x, vectorize=True),
+            hessian(lambda x, f=form: rnn(x, form=f)[0].sin().sum(), x, vectorize=True),
+        )
+        for form in ("loop", "bptt")
+    ]
+    assert_close(*found)
+    x.requires_grad_()
+    y = rnn(x)[0]
+    rows = torch.eye(y.numel(), dtype=torch.float64).view(-1, *y.shape)
+    batched = torch.autograd.grad(y, x, rows, is_grads_batched=True, retain_graph=True)[0]
+    one = torch.stack([torch.autograd.grad(y, x, r, retain_graph=True)[0] for r in rows])
+    assert_close(batched, one)
+    mapped = torch.vmap(lambda r: torch.autograd.grad(y, x, r, retain_graph=True)[0])(rows)
+    assert_close(mapped, one)
+
+
+@pytest.mark.parametrize("change", ["relu_", "mul_", "index"])
+def test_outputs_may_be_changed_in_place_before_backward(change):
+    rnn, x = companion.RNN(3, 4, batch_first=True, dtype=torch.float64), randn(2, 5, 3)
+    found = []
+    for form in ("loop", "bptt"):
+        y, _ = rnn(x, form=form)
+        if change == "index":
+            y[0] = 0
+        else:
+            getattr(y, change)(*([2] if change == "mul_" else []))
+        found.append(torch.autograd.grad(wave(y), list(rnn.parameters())))
+    assert_close(*found)
+
+
+def test_products_read_a_bias_with_any_stride():
+    torch.manual_seed(0)
+    x, w = torch.randn(16, 400), torch.randn(640, 400)
+    with torch.no_grad():
+        for b in (torch.randn(1280)[::2], torch.randn(1).expand(640)):
+            assert products.product(x, w, b).allclose(x @ w.t() + b, rtol=1e-4, atol=1e-3)
+
+
+def test_fake_tensors_meet_plain_products():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        rnn, x = companion.RNN(128, 256), torch.empty(3, 64, 128)
+        assert rnn(x)[0].shape == (3, 64, 256)
