@@ -1,15 +1,18 @@
 """Speed and memory as ratios, measured side by side in one run.
 
-``python -m companion.bench gated`` prints a table and, with ``--write``, keeps it as JSON for the
-book. A time is never asserted in a test: what counts is a ratio of two candidates that ran
-interleaved on one machine.
+``python -m companion.bench gated`` prints a table; the study ``book/studies/bench_gated.py`` keeps
+it as JSON for the book. A time is never asserted in a test: what counts is a ratio of two
+candidates that ran interleaved on one machine.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Mapping
+
+from companion.checks import check_size
 
 __all__ = ["interleaved"]
 
@@ -21,14 +24,15 @@ def interleaved(
 
     Args:
         candidates: functions by name; each is called once unmeasured first.
-        seconds: how long to go on.
-        least: rounds to make at least.
+        seconds: how long to go on, a finite number of at least 0.
+        least: rounds to make at least, 1 or more.
 
     Returns:
         Seconds of each call, by name, one a round.
 
     Raises:
-        ValueError: if there is no candidate.
+        TypeError: if ``least`` is no int.
+        ValueError: if there is no candidate, or a number is out of range.
 
     Example:
         >>> times = interleaved({"a": lambda: None, "b": lambda: sum(range(100))}, seconds=0.01)
@@ -37,6 +41,9 @@ def interleaved(
     """
     if not candidates:
         raise ValueError("candidates: expected at least one function")
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise ValueError(f"seconds: expected a finite number of at least 0, got {seconds}")
+    check_size("least", least)
     for f in candidates.values():
         f()
     times: dict[str, list[float]] = {name: [] for name in candidates}

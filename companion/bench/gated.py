@@ -12,6 +12,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import companion
 from companion.bench import interleaved
+from companion.checks import check_size
+from companion.reproduce import seed_all
 
 # B, T, D, H
 GRID = [
@@ -89,20 +91,27 @@ def measure(seconds: float, rounds: int, grid: list[tuple[int, ...]]) -> dict[st
 
     Args:
         seconds: time for each round of each shape.
-        rounds: independent rounds; the spread between them is the spread we state.
+        rounds: independent rounds; the spread between them is the spread we state. The number of
+            the round, from 0, seeds its weights and inputs.
         grid: shapes (B, T, D, H).
 
     Returns:
         ``{key: {"values", "unit", "what"}}`` as :func:`companion.look.write_study` takes it.
+
+    Raises:
+        TypeError, ValueError: if there is no round, no shape, or no time.
     """
+    check_size("rounds", rounds)
+    if not grid:
+        raise ValueError("grid: expected at least one shape (B, T, D, H)")
     results: dict[str, dict[str, Any]] = {}
     for name in LAYERS:
         columns: dict[str, list[list[float]]] = {label: [] for label in RATIOS}
         for shape in grid:
-            steps = candidates(name, *shape)
             shown: dict[str, list[float]] = {label: [] for label in RATIOS}
-            for _ in range(rounds):
-                times = interleaved(steps, seconds)
+            for number in range(rounds):
+                seed_all(number)
+                times = interleaved(candidates(name, *shape), seconds)
                 middle = {k: statistics.median(v) for k, v in times.items()}
                 for label, (a, b) in RATIOS.items():
                     shown[label].append(middle[a] / middle[b])
@@ -127,4 +136,4 @@ def measure(seconds: float, rounds: int, grid: list[tuple[int, ...]]) -> dict[st
 
 
 def _entry(values: list[float], what: str) -> dict[str, Any]:
-    return {"values": values, "unit": "", "what": f"training step, {what}"}
+    return {"values": values, "unit": "", "what": f"training step, {what}, by round"}

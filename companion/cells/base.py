@@ -11,6 +11,7 @@ import torch.nn.utils.parametrize
 from torch import Tensor, nn
 
 from companion.cells.initialize import Initializer, recurrent_initializer
+from companion.checks import check_size
 
 # A cell that carries one tensor gives it bare: h.  One that carries several gives a tuple: (h, c).
 State: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -104,14 +105,6 @@ def check_state(
 def flat_sizes(sizes: Sizes) -> tuple[int, ...]:
     """The sizes of a state's tensors as a tuple."""
     return sizes if isinstance(sizes, tuple) else (sizes,)
-
-
-def check_size(name: str, value: Any, least: int = 1) -> None:
-    """Raise unless ``value`` is an int of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}: expected an int, got {type(value).__name__} ({value!r})")
-    if value < least:
-        raise ValueError(f"{name}: expected at least {least}, got {value}")
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -6,11 +6,14 @@ every machine and leaves torch's global random state alone.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from companion.checks import check_sizes
 from companion.reproduce import cpu_generator
 
 __all__ = [
@@ -60,7 +63,7 @@ def copying(n: int, symbols: int = 8, length: int = 10, delay: int = 20, seed: i
         x and y (n, 2·length + delay); the written symbols are scored.
 
     Raises:
-        TypeError, ValueError: a number is no int, or too small.
+        TypeError, ValueError: a number or the seed is no int, or out of range.
 
     Source:
         Hochreiter and Schmidhuber (1997); in this form Arjovsky, Shah and Bengio (2016).
@@ -70,7 +73,7 @@ def copying(n: int, symbols: int = 8, length: int = 10, delay: int = 20, seed: i
         >>> task.x.tolist(), task.y.tolist()
         ([[3, 1, 0, 0, 4, 0, 0]], [[0, 0, 0, 0, 0, 3, 1]])
     """
-    at_least(n=(n, 0), symbols=(symbols, 1), length=(length, 1), delay=(delay, 1))
+    check_sizes(n=(n, 0), symbols=(symbols, 1), length=(length, 1), delay=(delay, 1))
     word = torch.randint(1, symbols + 1, (n, length), generator=cpu_generator(seed), device=CPU)
     x = torch.zeros(n, 2 * length + delay, dtype=torch.long, device=CPU)
     y, scored = torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
@@ -94,7 +97,7 @@ def adding(n: int, T: int, seed: int = 0) -> Task:
         y (n,) the sum. Always answering 1 has mean squared error 1/6, which is ``chance``.
 
     Raises:
-        TypeError, ValueError: a number is no int, or too small.
+        TypeError, ValueError: a number or the seed is no int, or out of range.
 
     Source:
         Hochreiter and Schmidhuber (1997); in this form Le, Jaitly and Hinton (2015).
@@ -104,7 +107,7 @@ def adding(n: int, T: int, seed: int = 0) -> Task:
         >>> bool(torch.allclose((task.x[..., 0] * task.x[..., 1]).sum(1), task.y))
         True
     """
-    at_least(n=(n, 0), T=(T, 2))
+    check_sizes(n=(n, 0), T=(T, 2))
     g, rows = cpu_generator(seed), torch.arange(n, device=CPU)
     x = torch.zeros(n, T, 2, device=CPU)
     x[..., 0] = torch.rand(n, T, generator=g, device=CPU)
@@ -127,14 +130,17 @@ def first_token_recall(n: int, lag: int, symbols: int = 4, seed: int = 0) -> Tas
         x (n, lag + 1) symbols 0 … symbols − 1; y (n,) the first of each.
 
     Raises:
-        TypeError, ValueError: a number is no int, or too small.
+        TypeError, ValueError: a number or the seed is no int, or out of range.
+
+    Source:
+        A standard test, akin to the latching problem of Bengio, Simard and Frasconi (1994).
 
     Example:
         >>> task = first_token_recall(3, lag=4)
         >>> task.x.shape, bool((task.x[:, 0] == task.y).all())
         (torch.Size([3, 5]), True)
     """
-    at_least(n=(n, 0), lag=(lag, 0), symbols=(symbols, 2))
+    check_sizes(n=(n, 0), lag=(lag, 0), symbols=(symbols, 2))
     x = torch.randint(symbols, (n, lag + 1), generator=cpu_generator(seed), device=CPU)
     scored = torch.ones(n, dtype=torch.bool, device=CPU)
     return Task(x, x[:, 0].clone(), scored, 1 / symbols)
@@ -152,31 +158,40 @@ def parity(n: int, T: int, seed: int = 0) -> Task:
         x (n, T) bits; y (n, T) the running parity.
 
     Raises:
-        TypeError, ValueError: a number is no int, or too small.
+        TypeError, ValueError: a number or the seed is no int, or out of range.
+
+    Source:
+        A standard test; used for instance by Bengio, Simard and Frasconi (1994).
 
     Example:
         >>> parity(1, T=6, seed=1).x.tolist(), parity(1, T=6, seed=1).y.tolist()
         ([[1, 1, 0, 0, 1, 1]], [[1, 0, 0, 0, 1, 0]])
     """
-    at_least(n=(n, 0), T=(T, 0))
+    check_sizes(n=(n, 0), T=(T, 0))
     x = torch.randint(2, (n, T), generator=cpu_generator(seed), device=CPU)
     return Task(x, x.cumsum(1) % 2, torch.ones_like(x, dtype=torch.bool), 0.5)
 
 
-def anbn(counts: Tensor | list[int]) -> Task:
+def anbn(counts: Tensor | Sequence[int]) -> Task:
     """The strings aⁿbⁿ, between a start and an end symbol, as next-symbol prediction.
 
     Symbols: 0 a, 1 b, 2 the boundary. What follows is certain from the first b on (the rest of
     the b's, then the boundary): those steps are scored. Longer strings need a higher count.
 
     Args:
-        counts: the n of each string, at least 1.
+        counts: the n of each string, integers of at least 1.
 
     Returns:
-        x and y (len(counts), 2·max + 1), padded with the boundary; y is x one step later.
+        x and y (len(counts), 2·max + 1), padded with the boundary; y is x one step later. Of the
+        Σ n scored answers len(counts) are the boundary, the others b; ``chance`` is that of
+        always giving the more frequent one.
 
     Raises:
+        TypeError: counts is no sequence of integers.
         ValueError: counts is empty, or a count is below 1.
+
+    Source:
+        Gers and Schmidhuber (2001).
 
     Example:
         >>> task = anbn([1, 2])
@@ -186,16 +201,32 @@ def anbn(counts: Tensor | list[int]) -> Task:
         [[0, 1, 2, 2, 2], [0, 0, 1, 1, 2]]
         >>> task.scored.int().tolist()
         [[0, 0, 1, 0, 0], [0, 0, 0, 1, 1]]
+        >>> round(task.chance, 3)  # boundary, b, boundary
+        0.667
     """
-    n = torch.as_tensor(counts, dtype=torch.long, device=CPU)
-    if n.dim() != 1 or len(n) == 0 or int(n.min()) < 1:
-        raise ValueError(f"counts: expected some numbers of at least 1, got {n.tolist()}")
+    n = torch.tensor(_counts(counts), dtype=torch.long, device=CPU)
+    ends = len(n) / int(n.sum())  # share of the scored answers
     step, n = torch.arange(2 * int(n.max()) + 2, device=CPU), n[:, None]
     text = torch.full((len(n), len(step)), 2, device=CPU)
     text[(step >= 1) & (step <= n)] = 0
     text[(step > n) & (step <= 2 * n)] = 1
     x, y = text[:, :-1].clone(), text[:, 1:].clone()
-    return Task(x, y, x == 1, 0.5)
+    return Task(x, y, x == 1, max(ends, 1 - ends))
+
+
+def _counts(counts: Any) -> list[int]:
+    """The counts as ints; a tensor or array of floats is none."""
+    given = counts.tolist() if hasattr(counts, "tolist") else counts
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise TypeError(
+            f"counts: expected a list of ints, got {type(counts).__name__} ({counts!r:.60})"
+        )
+    for value in given:
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise TypeError(f"counts: expected ints, got {type(value).__name__} ({value!r:.60})")
+    if not given or min(given) < 1:
+        raise ValueError(f"counts: expected some numbers of at least 1, got {list(given)!r:.60}")
+    return [int(value) for value in given]
 
 
 def selective_copying(n: int, T: int, symbols: int = 8, length: int = 4, seed: int = 0) -> Task:
@@ -215,7 +246,7 @@ def selective_copying(n: int, T: int, symbols: int = 8, length: int = 4, seed: i
         x and y (n, T + length): the last ``length`` inputs are "now", and scored.
 
     Raises:
-        TypeError, ValueError: a number is no int, or too small, or length is above T.
+        TypeError, ValueError: a number or the seed is no int, or out of range; length is above T.
 
     Source:
         Gu and Dao (2023), section 3.1.
@@ -225,7 +256,7 @@ def selective_copying(n: int, T: int, symbols: int = 8, length: int = 4, seed: i
         >>> [v for v in task.x[0, :6].tolist() if v] == task.y[0, 6:].tolist()
         True
     """
-    at_least(n=(n, 0), T=(T, 1), symbols=(symbols, 1), length=(length, 1))
+    check_sizes(n=(n, 0), T=(T, 1), symbols=(symbols, 1), length=(length, 1))
     if length > T:
         raise ValueError(f"length: expected at most T = {T}, got {length}")
     g = cpu_generator(seed)
@@ -237,12 +268,3 @@ def selective_copying(n: int, T: int, symbols: int = 8, length: int = 4, seed: i
     y[:, T:] = word
     scored[:, T:] = True
     return Task(x, y, scored, 1 / symbols)
-
-
-def at_least(**sizes: tuple[int, int]) -> None:
-    """Raise unless each ``name=(value, least)`` is an int of at least ``least``."""
-    for name, (value, least) in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name}: expected an int, got {type(value).__name__} ({value!r})")
-        if value < least:
-            raise ValueError(f"{name}: expected at least {least}, got {value}")

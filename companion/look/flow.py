@@ -2,19 +2,24 @@
 
 Everything here runs a layer step by step through its public ``step``, so it works for any cell and
 any depth. The state of all layers is one vector :math:`s_t` (of an LSTM: hidden and cell state),
-and :math:`J_t = \\partial s_t / \\partial s_{t-1}` is one square matrix.
+and :math:`J_t = \\partial s_t / \\partial s_{t-1}` is one square matrix. The layer runs in
+evaluation mode, without dropout; afterwards it is in the mode it had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from companion.cells.base import State, flat_state, map_state
+from companion.cells.base import State, check_size, check_state, flat_state, map_state
+from companion.run.teaching import from_vector, to_vector
 
 __all__ = [
     "GradientFlow",
@@ -49,8 +54,9 @@ class GradientFlow:
         import matplotlib.pyplot as plt
 
         ax = plt.gca() if ax is None else ax
-        ax.semilogy(self.lag, self.state, label=r"$\|\partial s_T / \partial s_t\|_2$")
-        ax.semilogy(self.lag, self.loss, label=r"$\|\partial L / \partial s_t\|_2$")
+        lag = self.lag.cpu()
+        ax.semilogy(lag, self.state.cpu(), label=r"$\|\partial s_T / \partial s_t\|_2$")
+        ax.semilogy(lag, self.loss.cpu(), label=r"$\|\partial L / \partial s_t\|_2$")
         ax.set(xlabel="lag $T - t$ (steps)", ylabel="norm")
         ax.legend()
         return ax
@@ -78,9 +84,9 @@ class JacobianNorms:
         import matplotlib.pyplot as plt
 
         ax = plt.gca() if ax is None else ax
-        step = torch.arange(1, len(self.radius) + 1, device=self.radius.device)
-        ax.plot(step, self.norm, label="largest singular value")
-        ax.plot(step, self.radius, label="spectral radius")
+        step = torch.arange(1, len(self.radius) + 1)
+        ax.plot(step, self.norm.cpu(), label="largest singular value")
+        ax.plot(step, self.radius.cpu(), label="spectral radius")
         ax.axhline(1.0, color="0.6", linewidth=0.8, zorder=0)
         ax.set(xlabel="step $t$", ylabel="of $J_t$", ylim=(0, None))
         ax.legend()
@@ -95,8 +101,13 @@ def gradient_flow(
 ) -> GradientFlow:
     r"""Norms of :math:`\partial L/\partial s_t` and :math:`\partial s_T/\partial s_t`.
 
-    Both are exact: the first by autograd through the loop of steps, the second as the product of
-    the steps' Jacobians, in float64.
+    The first is autograd's, through the loop of steps; the second is the product of the steps'
+    Jacobians. Steps and Jacobians have the dtype of the layer; products and norms are taken in
+    float64, where one that overflows is inf.
+
+    Where the output is a part of the state (:math:`y_t = h_t`), the loss speaks to that state,
+    also at T. Where it is read out of the state inside the step, :math:`s_T` itself is used by
+    nothing, and :math:`\partial L/\partial s_T = 0`.
 
     Args:
         layer: any sequence layer of the package that can run step by step.
@@ -109,7 +120,13 @@ def gradient_flow(
         The norms, for t = 0 … T.
 
     Raises:
-        ValueError: if x is not one sequence of at least one step, or loss is no scalar.
+        ValueError: if x is not one sequence of at least one step, state does not fit, the layer
+            is bidirectional, loss is no scalar, not finite or ignores the outputs, or a state or a
+            Jacobian is not finite.
+        TypeError: if state has the wrong type, or loss gives no tensor.
+
+    Source:
+        Bengio, Simard and Frasconi (1994); Pascanu, Mikolov and Bengio (2013).
 
     Example:
         >>> import companion, torch
@@ -120,27 +137,19 @@ def gradient_flow(
         True
     """
     _check_sequence(x)
-    states, outputs = [_start(layer, state).requires_grad_()], []
-    for x_t in x:
-        y_t, s, end = _step(layer, x_t, states[-1])
-        own = s[end - len(y_t) : end]
-        # where the output is the top layer's hidden state, the loss speaks to that state
-        outputs.append(own if torch.equal(own, y_t) else y_t)
-        states.append(s)
-    y = torch.stack(outputs)
-    value = y[-1].sum() if loss is None else loss(y)
-    if value.dim():
-        raise ValueError(f"loss: expected a scalar, got shape {tuple(value.shape)}")
-    # a state may not reach the loss at all (the last cell state, say): then its gradient is 0
-    grads = torch.autograd.grad(value, states, allow_unused=True)
-    norms = [0.0 if g is None else float(g.norm()) for g in grads]
-    product = torch.eye(len(states[0]), dtype=torch.float64, device=x.device)
-    spectral = [1.0]
-    for J in jacobians(layer, x, state).double().flip(0):
-        product = product @ J
-        spectral.append(float(torch.linalg.matrix_norm(product, 2)))
+    with _measuring(layer):
+        states, outputs = _run(layer, x, state)
+        place = _place(layer, x[0])
+        # where the output is a part of the state, the loss speaks to that part
+        parts = outputs if place is None else [s[place] for s in states[1:]]
+        y = torch.stack(parts).requires_grad_()
+        grads = _loss_gradients(y, y[-1].sum() if loss is None else loss(y), states)
+        J = _jacobians(states).double()
+    # once a gradient is inf, the steps before it mix inf - inf and 0 * inf into NaN
+    norms = [0.0 if g is None else float(g.double().norm()) for g in grads]
+    norms = [n if math.isfinite(n) else math.inf for n in norms]
     exact: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}
-    return GradientFlow(torch.tensor(norms, **exact), torch.tensor(spectral[::-1], **exact))
+    return GradientFlow(torch.tensor(norms, **exact), torch.tensor(_product_norms(J), **exact))
 
 
 def jacobians(layer: Any, x: Tensor, state: State | None = None) -> Tensor:
@@ -155,10 +164,12 @@ def jacobians(layer: Any, x: Tensor, state: State | None = None) -> Tensor:
         state: the state before the first step, without a batch dimension; default: the initial.
 
     Returns:
-        (T, n, n), with n numbers in the state.
+        (T, n, n), with n numbers in the state, in the dtype of the layer.
 
     Raises:
-        ValueError: if x is not one sequence of at least one step.
+        ValueError: if x is not one sequence of at least one step, state does not fit, the layer
+            is bidirectional, or a state or a Jacobian is not finite.
+        TypeError: if state has the wrong type.
 
     Example:
         >>> import companion, torch
@@ -166,16 +177,8 @@ def jacobians(layer: Any, x: Tensor, state: State | None = None) -> Tensor:
         torch.Size([5, 3, 3])
     """
     _check_sequence(x)
-    states = [_start(layer, state)]
-    with torch.no_grad():
-        for x_t in x:
-            states.append(_step(layer, x_t, states[-1])[1])
-
-    def step(x_t: Tensor, s: Tensor) -> Tensor:
-        return _step(layer, x_t, s)[1]
-
-    every = torch.func.vmap(torch.func.jacrev(step, argnums=1))
-    return every(x, torch.stack(states[:-1])).detach()
+    with _measuring(layer):
+        return _jacobians(_run(layer, x, state)[0])
 
 
 def jacobian_norms(layer: Any, x: Tensor, state: State | None = None) -> JacobianNorms:
@@ -187,10 +190,13 @@ def jacobian_norms(layer: Any, x: Tensor, state: State | None = None) -> Jacobia
         state: the state before the first step, without a batch dimension; default: the initial.
 
     Returns:
-        Both, in float64.
+        Singular values (T, n) and spectral radii (T,), in float64, of Jacobians in the dtype of
+        the layer.
 
     Raises:
-        ValueError: if x is not one sequence of at least one step.
+        ValueError: if x is not one sequence of at least one step, state does not fit, the layer
+            is bidirectional, or a state or a Jacobian is not finite.
+        TypeError: if state has the wrong type.
 
     Example:
         >>> import companion, torch
@@ -219,10 +225,14 @@ def lyapunov_exponents(layer: Any, x: Tensor, state: State | None = None, skip: 
         skip: first steps that are run but not counted.
 
     Returns:
-        (n,) exponents in nats a step, largest first; −inf where a direction dies at once.
+        (n,) exponents in nats a step, largest first. A direction that dies at once (a Jacobian
+        without full rank) has −inf in exact arithmetic; rounding mostly leaves a large negative
+        number instead, whose value means nothing.
 
     Raises:
-        ValueError: if x is not one sequence of at least one step, or skip leaves no step.
+        ValueError: if x is not one sequence of at least one step, skip leaves no step, state does
+            not fit, the layer is bidirectional, or a state or a Jacobian is not finite.
+        TypeError: if state has the wrong type, or skip is no int.
 
     Source:
         Benettin et al. (1980): repeated QR decomposition.
@@ -235,7 +245,9 @@ def lyapunov_exponents(layer: Any, x: Tensor, state: State | None = None, skip: 
         >>> [round(value, 4) for value in _exponents(J).tolist()], round(-math.log(2), 4)
         ([-0.6931, -0.6931], -0.6931)
     """
-    if not 0 <= skip < len(x):
+    _check_sequence(x)
+    check_size("skip", skip, 0)
+    if skip >= len(x):
         raise ValueError(f"skip: expected 0 to {len(x) - 1}, got {skip}")
     J = jacobians(layer, x, state).double()
     return _exponents(J, skip)
@@ -259,17 +271,118 @@ def _check_sequence(x: Tensor) -> None:
         raise ValueError(f"x: expected one sequence (T, D) with T >= 1, got {tuple(x.shape)}")
 
 
-def _start(layer: Any, state: State | None) -> Tensor:
-    if state is None:
-        state = cast(State, map_state(lambda s: s.squeeze(1), layer.initial_state(1)))
-    return torch.cat([s.detach().flatten() for s in flat_state(state)])
+@contextmanager
+def _measuring(layer: Any) -> Iterator[None]:
+    """Evaluation mode, with gradients whatever the caller's mode; restored afterwards."""
+    modes = [(module, module.training) for module in layer.modules()]
+    layer.eval()
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
-def _step(layer: Any, x_t: Tensor, s: Tensor) -> tuple[Tensor, Tensor, int]:
-    """The output, the next state vector, and where in it the top layer's first part ends."""
-    like = layer.initial_state(1)
-    shapes = [p.squeeze(1).shape for p in flat_state(like)]
-    pieces = s.split([z.numel() for z in shapes])
-    parts = tuple(p.view(z) for p, z in zip(pieces, shapes, strict=True))
-    y_t, after = layer.step(x_t, parts if isinstance(like, tuple) else parts[0])
-    return y_t, torch.cat([p.flatten() for p in flat_state(after)]), shapes[0].numel()
+def _initial(layer: Any) -> State:
+    return cast(State, map_state(lambda s: s.detach().squeeze(1), layer.initial_state(1)))
+
+
+def _step(layer: Any, x_t: Tensor, s: Tensor, like: State) -> tuple[Tensor, Tensor]:
+    y_t, after = layer.step(x_t, from_vector(s, like))
+    return y_t, to_vector(after)
+
+
+def _run(layer: Any, x: Tensor, state: State | None) -> tuple[list[Tensor], list[Tensor]]:
+    """States s_0 … s_T and outputs y_1 … y_T, each with the graph that leads to it."""
+    like = _initial(layer)
+    if state is not None:
+        first = flat_state(like)[0]
+        sizes = map_state(lambda s: s.shape[-1], like)
+        check_state("state", state, sizes, tuple(first.shape[:-1]), first)
+    states, outputs = [to_vector(like if state is None else state).detach()], []
+    for t, x_t in enumerate(x, 1):
+        # a state may depend on nothing that needs a gradient, the first one surely
+        states[-1].requires_grad_()
+        y_t, s = _step(layer, x_t, states[-1], like)
+        if not s.isfinite().all():
+            raise ValueError(f"x: expected states that stay finite, they overflow at step {t}")
+        outputs.append(y_t)
+        states.append(s)
+    states[-1].requires_grad_()
+    return states, outputs
+
+
+def _jacobians(states: list[Tensor]) -> Tensor:
+    one = torch.eye(len(states[0]), dtype=states[0].dtype, device=states[0].device)
+    # row i of J is the gradient of number i of the next state; by autograd from the states we
+    # have, so that each step is taken once, and by the same path of Python
+    options: dict[str, Any] = {"is_grads_batched": True, "retain_graph": True}
+    found = [
+        torch.autograd.grad(after, before, one, allow_unused=True, **options)[0]
+        for before, after in pairwise(states)
+    ]
+    J = torch.stack([torch.zeros_like(one) if J is None else J for J in found])
+    if not (fine := J.isfinite().flatten(1).all(1)).all():
+        t = fine.tolist().index(False) + 1
+        raise ValueError(f"x: expected Jacobians that are finite, that of step {t} is not")
+    return J
+
+
+def _product_norms(J: Tensor) -> list[float]:
+    """Largest singular values of J_T ... J_{t+1} for t = 0 ... T; inf where one overflows."""
+    product = torch.eye(J.shape[-1], dtype=J.dtype, device=J.device)
+    norms, power = [1.0], 0  # the product is 2^power times the one at hand, which stays near 1
+    for J_t in J.flip(0):
+        product = product @ J_t
+        norm = float(torch.linalg.matrix_norm(product, 2))
+        try:
+            norms.append(math.ldexp(norm, power))
+        except OverflowError:
+            norms.append(math.inf)
+        shift = min(math.frexp(norm)[1], 1000)
+        product, power = product / 2.0**shift, power + shift  # a power of 2 rounds nothing
+    return norms[::-1]
+
+
+def _loss_gradients(y: Tensor, value: Any, states: list[Tensor]) -> tuple[Tensor | None, ...]:
+    """The loss's gradient with respect to each state; None where it does not reach the loss."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"loss: expected a scalar tensor, got {type(value).__name__}")
+    if value.dim():
+        raise ValueError(f"loss: expected a scalar, got shape {tuple(value.shape)}")
+    if not value.isfinite():
+        raise ValueError(f"loss: expected a finite number, got {value.item()}")
+    direct: Tensor | None = None
+    if value.requires_grad:
+        direct, *grads = torch.autograd.grad(
+            value, [y, *states], retain_graph=True, allow_unused=True
+        )
+    if direct is None:
+        raise ValueError("loss: expected a function of the outputs y, got one that ignores them")
+    return tuple(grads)
+
+
+def _place(layer: Any, x_t: Tensor) -> slice | None:
+    """Where in the state vector the output is; None where it is no part of the state.
+
+    Two numbers may be equal by chance at one state (3h and h at h = 0; 0 and 0 behind a relu), so
+    we ask at several states without any pattern.
+    """
+    like = _initial(layer)
+    s = to_vector(like)
+    place = torch.arange(1, len(s) + 1, device=s.device)
+    same: Tensor | None = None
+    with torch.no_grad():
+        for k in range(1, 6):
+            s = (k * place).to(s.dtype).sin()
+            y, after = _step(layer, x_t + s[0], s, like)
+            if len(y) > len(after):
+                return None
+            windows = after.unfold(0, len(y), 1)
+            here = torch.isclose(windows, y.to(windows.dtype), rtol=0, atol=0, equal_nan=True).all(
+                1
+            )
+            same = here if same is None else same & here
+    starts = cast(Tensor, same).nonzero().flatten().tolist()
+    return slice(starts[-1], starts[-1] + len(y)) if starts else None

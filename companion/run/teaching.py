@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from companion.cells.base import Cell, State, bind, flat_state
+from companion.cells.base import Cell, State, check_state, flat_state
 
 __all__ = ["numpy_backward", "numpy_forward", "rtrl"]
 
@@ -62,9 +62,16 @@ def numpy_backward(
 
     Returns:
         Gradients of x, h0, W_ih, W_hh and b.
+
+    Example:
+        >>> x, one = np.zeros((2, 1, 1)), np.ones((1, 1))
+        >>> h = numpy_forward(x, 0 * one, one, one, np.zeros(1))  # stays 0, where tanh has slope 1
+        >>> dx, dh0, *_ = numpy_backward(x, h, np.ones((2, 1, 1)), one, 0.5 * one)
+        >>> dx[:, 0, 0], dh0.item()  # x_2 reaches one loss, x_1 also the second, by 0.5
+        (array([1.5, 1. ]), 0.75)
     """
-    dx = np.empty_like(x)
-    dW_ih, dW_hh, db = np.zeros_like(W_ih), np.zeros_like(W_hh), np.zeros(len(W_hh))
+    dx = np.empty(x.shape)
+    dW_ih, dW_hh, db = np.zeros(W_ih.shape), np.zeros(W_hh.shape), np.zeros(len(W_hh))
     back = np.zeros_like(h[0])  # what the later steps say about this state
     for t in reversed(range(len(x))):
         delta = (1 - h[t + 1] ** 2) * (dh[t] + back)
@@ -91,47 +98,123 @@ def rtrl(
             \frac{\partial y_t}{\partial s_{t-1}} M_{t-1}
             + \frac{\partial y_t}{\partial \theta}\Big|_{s_{t-1}} \Big) .
 
-    No past state is kept, so memory does not grow with T; but :math:`M_t` has as many columns as
-    there are weights, and each step multiplies it by a Jacobian: :math:`O(H^4)` operations for a
-    vanilla cell.
+    :math:`M_0 = \partial s_0 / \partial \theta` is 0 unless the initial state is learned. No past
+    state is kept, so memory does not grow with T; but :math:`M_t` has as many columns as there are
+    weights, and each step multiplies it by a Jacobian: :math:`O(H^4)` operations for a vanilla
+    cell.
 
     Args:
-        cell: any cell; its weights are read, not changed.
+        cell: any cell, also one bound by a layer; its weights and buffers are read, not changed.
         x: one sequence, (T, D).
-        loss: ``loss(t, y_t)``, a scalar, for each step.
-        state: each part (1, ·); default: the initial state.
+        loss: ``loss(t, y_t)``, a scalar, for each step t = 0 … T − 1; a constant where it is
+            silent. Called once a step.
+        state: each part (1, ·), held fixed; default: the initial state.
 
     Returns:
         The gradient of Σ_t loss(t, y_t) for each weight by name, equal to BPTT's.
 
+    Raises:
+        ValueError: if x is not one sequence, state does not fit, or loss is no scalar.
+        TypeError: if state has the wrong type, or loss gives no tensor.
+
     Source:
         Williams and Zipser (1989).
+
+    Example:
+        >>> import companion
+        >>> _ = torch.manual_seed(0)
+        >>> cell, x = companion.RNNCell(2, 3), torch.randn(5, 2)
+        >>> gradient = rtrl(cell, x, lambda t, y: y.sum())
+        >>> h, total = cell.initial_state(1), 0.0
+        >>> for x_t in x:
+        ...     h = cell(x_t[None], h)
+        ...     total = total + h.sum()
+        >>> total.backward()
+        >>> torch.allclose(gradient["weight_hh"], cell.weight_hh.grad, atol=1e-5)
+        True
     """
     if x.dim() != 2:
         raise ValueError(f"x: expected one sequence (T, D), got {tuple(x.shape)}")
-    weights = {n: w.detach() for n, w in cell.weights().items()}
-    absent = dict.fromkeys(cell.weight_names())
-    parts = flat_state(cell.initial_state(1) if state is None else state)
-    sizes = [p.numel() for p in parts]
-    s = torch.cat([p.detach().flatten() for p in parts])
+    machine = _Machine(cell)
+    weights = {n: w.detach() for n, w in machine.named_parameters()}
+    like = machine(x)  # the initial state
+    if state is not None:
+        check_state("state", state, cell.state_size, (1,), flat_state(like)[0])
 
-    def step(s: Tensor, weights: dict[str, Tensor], x_t: Tensor) -> tuple[Tensor, Tensor]:
-        bound = bind(cell, {**absent, **weights})
-        given = tuple(p.unsqueeze(0) for p in s.split(sizes))
-        y, after = bound.step(x_t.unsqueeze(0), given if len(given) > 1 else cast(Any, given[0]))
-        return y.squeeze(0), torch.cat([p.flatten() for p in flat_state(after)])
+    def run(weights: dict[str, Tensor], *args: Any) -> Any:
+        buffers = {n: b.clone() for n, b in machine.named_buffers()}
+        return torch.func.functional_call(machine, (weights, buffers), args)
 
-    influence = {n: s.new_zeros(len(s), w.numel()) for n, w in weights.items()}
+    def start(weights: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        s = to_vector(run(weights, x) if state is None else state)
+        return s, s
+
+    def step(s: Tensor, weights: dict[str, Tensor], x_t: Tensor) -> tuple[Any, Any]:
+        y, after = run(weights, x_t.unsqueeze(0), from_vector(s, like))
+        both = y.squeeze(0), to_vector(after)
+        return both, both  # to differentiate, and as they are: one evaluation gives both
+
+    if not weights:
+        return {}
+    influence, s = torch.func.jacrev(start, has_aux=True)(weights)
+    influence = {n: M.flatten(1) for n, M in influence.items()}
     gradient = {n: torch.zeros_like(w) for n, w in weights.items()}
     for t, x_t in enumerate(x):
-        jacobian = torch.func.jacrev(step, argnums=(0, 1))
-        (y_s, y_w), (s_s, s_w) = jacobian(s, weights, x_t)
-        y, s_next = step(s, weights, x_t)
-        y = y.detach().requires_grad_()
-        (dy,) = torch.autograd.grad(loss(t, y), y)
+        jacobian = torch.func.jacrev(step, argnums=(0, 1), has_aux=True)
+        ((y_s, y_w), (s_s, s_w)), (y, s) = jacobian(s, weights, x_t)
+        dy = _slope(loss, t, y)
         for n, w in weights.items():
-            through_state = y_s @ influence[n] + y_w[n].flatten(1)
-            gradient[n] += (dy @ through_state).view_as(w)
+            if dy is not None:
+                through_state = y_s @ influence[n] + y_w[n].flatten(1)
+                gradient[n] += (dy @ through_state).view_as(w)
             influence[n] = s_s @ influence[n] + s_w[n].flatten(1)
-        s = s_next
-    return gradient
+    return {n.removeprefix("cell."): g for n, g in gradient.items()}
+
+
+class _Machine(nn.Module):
+    """A cell as one function of its weights; a bound cell gets weights of its own again."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        if cell._lent is not None:
+            lent, cell = cell, object.__new__(type(cell))
+            cell.__dict__.update(lent.__dict__, _lent=None, _parameters={})
+            for n in lent.weight_names():
+                w = cell.__dict__.pop(n)
+                cell._parameters[n] = None if w is None else nn.Parameter(w.detach())
+        self.cell = cell
+
+    def forward(self, x: Tensor, state: State | None = None) -> Any:
+        if state is None:
+            own = self.cell._own()
+            return self.cell.initial_state(1, x if own is None else own)
+        return self.cell.step(x, state)
+
+
+def _slope(loss: Callable[[int, Tensor], Tensor], t: int, y: Tensor) -> Tensor | None:
+    """What the loss at step t says about its output; None where it is silent."""
+    with torch.enable_grad():
+        y = y.detach().requires_grad_()
+        value = loss(t, y)
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"loss: expected a scalar tensor, got {type(value).__name__} at t = {t}"
+            )
+        if value.dim():
+            raise ValueError(f"loss: expected a scalar, got shape {tuple(value.shape)} at t = {t}")
+        if not value.requires_grad:
+            return None
+        return torch.autograd.grad(value, y, allow_unused=True)[0]
+
+
+def to_vector(state: State) -> Tensor:
+    """All tensors of a state in one vector."""
+    return torch.cat([part.flatten() for part in flat_state(state)])
+
+
+def from_vector(vector: Tensor, like: State) -> State:
+    """The state whose :func:`to_vector` this is, in the shapes of ``like``."""
+    shapes = [part.shape for part in flat_state(like)]
+    pieces = vector.split([shape.numel() for shape in shapes])
+    parts = tuple(p.view(shape) for p, shape in zip(pieces, shapes, strict=True))
+    return parts if isinstance(like, tuple) else parts[0]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from companion.reproduce import check_seed
 
-__all__ = ["check_fit", "check_options", "check_parts", "kind_of", "real"]
+__all__ = ["check_entries", "check_fit", "check_options", "check_parts", "checked"]
 
 
 def check_parts(model: Any, objective: Any, optimizer: Any, scheduler: Any) -> None:
@@ -77,8 +78,63 @@ def check_fit(train: Any, valid: Any, epochs: Any) -> None:
             )
 
 
-def real(name: str, value: Any) -> float:
-    """A number, or a tensor with one, that an objective returned, as a float."""
+def check_entries(result: Any, stateful: bool) -> None:
+    """Raise ``TypeError`` for what is not the tuple that an objective returns."""
+    if not isinstance(result, tuple) or len(result) - stateful not in (2, 3):
+        last = ", state" if stateful else ""
+        got = f"a tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
+        raise TypeError(
+            f"objective must return (mean_loss, weight{last}) or "
+            f"(mean_loss, weight, metrics{last}), got {got}"
+        )
+    if stateful and len(result) == 3 and _numbers(result[2]):
+        raise TypeError(
+            "objective must return its new state last: (mean_loss, weight, metrics, state), got "
+            "a tuple of 3 that ends in metrics"
+        )
+
+
+def checked(
+    loss: Any, weight: Any, metrics: Any = MappingProxyType({})
+) -> tuple[Tensor, float, dict[str, float]]:
+    """Return what an objective measured as a tensor and floats, or raise if it has no meaning."""
+    if not isinstance(loss, Tensor) or not loss.is_floating_point():
+        got = loss.dtype if isinstance(loss, Tensor) else type(loss).__name__
+        raise TypeError(f"objective: mean_loss must be a floating-point tensor, got {got}")
+    if loss.dim() != 0:
+        raise ValueError(
+            f"objective: mean_loss must have no dimension, got shape {tuple(loss.shape)}; "
+            "reduce it with .mean()"
+        )
+    count = _real("weight", weight)
+    if not (count >= 0 and math.isfinite(count)):
+        raise ValueError(f"objective: weight must be a finite number >= 0, got {count}")
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"objective: metrics must be a dict, got {type(metrics).__name__}")
+    for name in metrics:
+        if not isinstance(name, str) or name in ("", "loss"):
+            raise ValueError(
+                f"objective: a metric must be named by a str that is not '' or 'loss', "
+                f"got {name!r}"
+            )
+    if torch.is_grad_enabled() and count > 0 and not loss.requires_grad:
+        raise ValueError(
+            "objective: mean_loss has no gradient; was it detached, or made under no_grad?"
+        )
+    return loss, count, {k: _real(f"metric {k!r}", v) for k, v in metrics.items()}
+
+
+def _numbers(value: Any) -> bool:
+    """Whether this is a dict of numbers, as metrics are."""
+    if not isinstance(value, Mapping) or not value:
+        return False
+    return all(
+        v.dim() == 0 if isinstance(v, Tensor) else isinstance(v, Real) for v in value.values()
+    )
+
+
+def _real(name: str, value: Any) -> float:
+    """A number, or a tensor with one, as a float."""
     if isinstance(value, Tensor):
         if value.dim() != 0:
             raise TypeError(f"objective: {name} must be a number, got shape {tuple(value.shape)}")
@@ -87,11 +143,6 @@ def real(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"objective: {name} must be a number, got {value!r}") from error
-
-
-def kind_of(result: Any) -> str:
-    """What an objective returned, in words."""
-    return f"a tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
 
 
 def _what(value: Any) -> str:

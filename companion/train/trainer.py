@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from companion.reproduce import seed_all
 from companion.train.batches import Average, Buffers, modes, to_device
-from companion.train.checks import check_fit, check_options, check_parts, kind_of, real
+from companion.train.checks import check_entries, check_fit, check_options, check_parts, checked
 from companion.train.history import History, Skipped
-from companion.train.truncated import detached
+from companion.train.truncated import detached, tensors_in
 
 __all__ = ["Trainer", "TrainingDiverged"]
 
@@ -58,8 +58,11 @@ class Trainer:
             ``objective(model, batch, state)`` and returns the new state last:
             ``(mean_loss, weight, state)`` or ``(mean_loss, weight, metrics, state)``. The state is
             ``None`` at the start of each pass over the batches, and carried to the next batch
-            without its history (:func:`companion.train.detached`), also past a batch of weight 0;
-            after a step that is not finite it is ``None`` again.
+            without its history (:func:`companion.train.detached`), also past a batch of weight 0,
+            unless the state that this batch returns holds NaN: then the one before it is kept.
+            After a step that is not finite it is ``None`` again. A third of three entries
+            that is a dict of numbers is taken for metrics whose state was forgotten, an error: a
+            state of that form needs the metrics, if only ``{}``, before it.
 
     Raises:
         TypeError, ValueError: if an argument cannot be used.
@@ -149,7 +152,10 @@ class Trainer:
         for epoch in range(len(history) + 1, last + 1):
             start, steps = time.perf_counter(), len(history.grad_norm)
             rate = float(self.optimizer.param_groups[0]["lr"])
-            mean = self.train_epoch(_bar(train, f"epoch {epoch}/{last}", self.progress))
+            try:
+                mean = self.train_epoch(_bar(train, f"epoch {epoch}/{last}", self.progress))
+            finally:
+                self._state = self._before = None  # the epoch is over; they hold memory
             # entered before the validation: the steps are taken, even if that fails
             history.train_loss.append(mean.loss)
             history.add_metrics(history.train_metrics, mean.metrics)
@@ -215,14 +221,18 @@ class Trainer:
             >>> trainer.evaluate([torch.ones(4, 1)]).loss >= 0
             True
         """
-        mean, self._state = Average(), None
-        with modes(self.model, training=False), torch.no_grad():
-            for batch in batches:
-                mean.batches += 1
-                loss, weight, metrics = self._measure(to_device(batch, self.device))
-                if weight > 0:
-                    mean.usable += 1
-                    mean.add(loss.item(), weight, metrics)
+        mean, training = Average(), (self._state, self._before)  # of an epoch under way
+        self._state = None
+        try:
+            with modes(self.model, training=False), torch.no_grad():
+                for batch in batches:
+                    mean.batches += 1
+                    loss, weight, metrics = self._measure(to_device(batch, self.device))
+                    if weight > 0:
+                        mean.usable += 1
+                        mean.add(loss.item(), weight, metrics)
+        finally:
+            self._state, self._before = training
         return mean.checked("valid")
 
     def _measure(self, batch: Any) -> tuple[Tensor, float, dict[str, float]]:
@@ -230,40 +240,14 @@ class Trainer:
         self._before = Buffers(self.model) if torch.is_grad_enabled() else None
         given = (batch, self._state) if self.stateful else (batch,)
         result = self.objective(self.model, *given)
-        if not isinstance(result, tuple) or len(result) - self.stateful not in (2, 3):
-            last = ", state" if self.stateful else ""
-            raise TypeError(
-                f"objective must return (mean_loss, weight{last}) or "
-                f"(mean_loss, weight, metrics{last}), got {kind_of(result)}"
-            )
+        check_entries(result, self.stateful)
+        before = self._state
         if self.stateful:
             result, self._state = result[:-1], detached(result[-1])
-        loss, weight = result[0], result[1]
-        metrics = result[2] if len(result) == 3 else {}
-        if not isinstance(loss, Tensor) or not loss.is_floating_point():
-            got = loss.dtype if isinstance(loss, Tensor) else type(loss).__name__
-            raise TypeError(f"objective: mean_loss must be a floating-point tensor, got {got}")
-        if loss.dim() != 0:
-            raise ValueError(
-                f"objective: mean_loss must have no dimension, got shape {tuple(loss.shape)}; "
-                "reduce it with .mean()"
-            )
-        count = real("weight", weight)
-        if not (count >= 0 and math.isfinite(count)):
-            raise ValueError(f"objective: weight must be a finite number >= 0, got {count}")
-        if not isinstance(metrics, Mapping):
-            raise TypeError(f"objective: metrics must be a dict, got {type(metrics).__name__}")
-        for name in metrics:
-            if not isinstance(name, str) or name in ("", "loss"):
-                raise ValueError(
-                    f"objective: a metric must be named by a str that is not '' or 'loss', "
-                    f"got {name!r}"
-                )
-        if torch.is_grad_enabled() and count > 0 and not loss.requires_grad:
-            raise ValueError(
-                "objective: mean_loss has no gradient; was it detached, or made under no_grad?"
-            )
-        return loss, count, {k: real(f"metric {k!r}", v) for k, v in metrics.items()}
+        loss, weight, metrics = checked(*result)
+        if weight == 0 and any(bool(t.isnan().any()) for t in tensors_in(self._state)):
+            self._state = before  # a mean over nothing is NaN, and so may be what it led to
+        return loss, weight, metrics
 
     def _gradient_norm(self) -> float:
         """Return the 2-norm of the whole gradient, 0 if there is none."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set, ValuesView
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -15,10 +18,17 @@ def detached(state: Any) -> Any:
     """The same numbers without their history, however the state is nested.
 
     Args:
-        state: a tensor, ``None``, or tuples, named tuples, lists and mappings of such.
+        state: a tensor, ``None``, or tuples, named tuples, lists, mappings and dataclasses of
+            such.
 
     Returns:
-        The state, with every tensor detached; other values as they are.
+        The state, with every tensor detached; other values as they are. Containers keep their
+        type, but mappings that are neither a ``dict`` nor a ``UserDict`` become a ``dict``. The
+        given state is unchanged.
+
+    Raises:
+        TypeError: if there are tensors in another container (a set, a deque) or in an attribute
+            of another object, where they would keep their history.
 
     Example:
         >>> h = torch.ones(2, requires_grad=True) * 2
@@ -26,17 +36,52 @@ def detached(state: Any) -> Any:
         >>> state[0][1].requires_grad, state[1][0].requires_grad
         (False, False)
     """
+    new: Any
     if isinstance(state, Tensor):
         return state.detach()
     if isinstance(state, tuple) and hasattr(state, "_fields"):
         return type(state)(*map(detached, state))
     if isinstance(state, tuple | list):
-        return type(state)(map(detached, state))
+        return type(state)([detached(value) for value in state])
     if isinstance(state, Mapping):
-        return {key: detached(value) for key, value in state.items()}
+        new = copy.copy(state) if isinstance(state, dict | UserDict) else {}
+        for key, value in state.items():
+            new[key] = detached(value)
+        return new
+    if is_dataclass(state) and not isinstance(state, type):
+        new = copy.copy(state)
+        for field in fields(state):
+            object.__setattr__(new, field.name, detached(getattr(state, field.name)))
+        return new
+    if any(True for _ in tensors_in(state)):
+        raise TypeError(f"state: cannot detach the tensors in a {type(state).__name__}")
     return state
 
 
+def tensors_in(value: Any, objects: int = 1) -> Iterator[Tensor]:
+    """Every tensor in a state, also in containers and attributes that ``detached`` refuses.
+
+    Args:
+        value: the state.
+        objects: how many objects deep to look into attributes.
+    """
+    if isinstance(value, Tensor):
+        yield value
+        return
+    inside: list[Any] = []
+    if isinstance(value, Mapping):
+        inside = list(value.values())
+    elif isinstance(value, Sequence | Set | ValuesView):
+        inside = [] if isinstance(value, str | bytes | range) else list(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        inside = [getattr(value, field.name) for field in fields(value)]
+    elif objects and not isinstance(value, type):
+        inside, objects = list(getattr(value, "__dict__", {}).values()), objects - 1
+    for part in inside:
+        yield from tensors_in(part, objects)
+
+
+@torch.enable_grad()
 def truncated_gradient(
     layer: nn.Module,
     x: Tensor,
@@ -62,15 +107,17 @@ def truncated_gradient(
         layer: a batch-first sequence layer of this package.
         x: (B, T, D).
         loss: ``loss(y, t)`` for the outputs (B, n, H) of a chunk whose first step is t (counted
-            from 0): a scalar, summed over the steps.
+            from 0): a scalar, summed over the steps. A chunk whose loss has no gradient adds
+            nothing.
         k: steps of a chunk; the last one may be shorter.
-        state: the state before the first step; default: the initial state.
+        state: the state before the first step, whose history is cut off too; default: the
+            initial state.
 
     Returns:
-        The gradient for each parameter by name, and the final state, detached.
+        The gradient for each parameter that requires one, by name, and the final state, detached.
 
     Raises:
-        ValueError: if k < 1 or x has not three dimensions.
+        ValueError: if k < 1, x has not three dimensions, or the layer is not batch-first.
 
     Source:
         Williams and Peng (1990); with one cut every k steps, their BPTT(k; k).
@@ -86,13 +133,18 @@ def truncated_gradient(
         raise ValueError(f"k: expected an int of at least 1, got {k!r}")
     if x.dim() != 3:
         raise ValueError(f"x: expected (B, T, D), got {tuple(x.shape)}")
-    names = [name for name, _ in layer.named_parameters()]
-    total = {name: torch.zeros_like(p) for name, p in layer.named_parameters()}
+    if not getattr(layer, "batch_first", True):
+        raise ValueError("layer: expected batch_first=True; x is cut along dimension 1")
+    weights = {name: p for name, p in layer.named_parameters() if p.requires_grad}
+    total = {name: torch.zeros_like(p) for name, p in weights.items()}
+    if x.shape[1] == 0:
+        return total, detached(layer(x, state)[1])
     for t in range(0, x.shape[1], k):
-        y, state = layer(x[:, t : t + k], state)
-        grads = torch.autograd.grad(loss(y, t), list(layer.parameters()), allow_unused=True)
-        for name, g in zip(names, grads, strict=True):
-            if g is not None:
-                total[name] += g
-        state = detached(state)
-    return total, state
+        y, state = layer(x[:, t : t + k], detached(state))
+        chunk_loss = loss(y, t)
+        if weights and chunk_loss.requires_grad:
+            grads = torch.autograd.grad(chunk_loss, list(weights.values()), allow_unused=True)
+            for name, g in zip(weights, grads, strict=True):
+                if g is not None:
+                    total[name] += g
+    return total, detached(state)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import runpy
+from pathlib import Path
 
 import pytest
+import torch
 
 from companion.bench import gated, interleaved
 from companion.bench.__main__ import main
+from companion.look import write_study
 
 
 def test_interleaved_takes_turns():
@@ -18,18 +24,100 @@ def test_interleaved_takes_turns():
         interleaved({})
 
 
-def test_smoke(tmp_path, capsys):
-    assert main(["gated", "--smoke", "--threads", "1", "--write", str(tmp_path)]) == 0
-    record = json.loads((tmp_path / "bench_gated.json").read_text())
-    assert record["study"] == "bench_gated"
-    for label in gated.RATIOS:
-        assert record["results"][f"RNN {label} median"]["values"][0] > 0
+@pytest.mark.parametrize(
+    "options, kind, message",
+    [
+        ({"seconds": math.nan}, ValueError, "seconds: expected a finite number of at least 0"),
+        ({"seconds": math.inf}, ValueError, "seconds: expected a finite"),
+        ({"seconds": -1.0}, ValueError, "seconds: expected a finite"),
+        ({"least": 0}, ValueError, "least: expected at least 1, got 0"),
+        ({"least": 1.5}, TypeError, "least: expected an int"),
+    ],
+)
+def test_interleaved_arguments(options, kind, message):
+    called = []
+    with pytest.raises(kind, match=f"^{message}"):
+        interleaved({"a": lambda: called.append(1)}, **options)
+    assert not called
+
+
+def test_smoke(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    try:
+        assert main(["gated", "--smoke", "--threads", "1"]) == 0
+    finally:
+        torch.set_num_threads(threads)
     assert "RNN over torch.nn: median" in capsys.readouterr().out
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "option, value, message",
+    [
+        ("--rounds", "0", "whole number of at least 1, got '0'"),
+        ("--rounds", "1.5", "whole number of at least 1, got '1.5'"),
+        ("--threads", "0", "whole number of at least 1, got '0'"),
+        ("--threads", "-1", "whole number of at least 1, got '-1'"),
+        ("--seconds", "nan", "finite number above 0, got 'nan'"),
+        ("--seconds", "inf", "finite number above 0, got 'inf'"),
+        ("--seconds", "0", "finite number above 0, got '0'"),
+        ("--seconds", "x", "finite number above 0, got 'x'"),
+    ],
+)
+def test_options_are_checked_before_anything_is_measured(option, value, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["gated", "--smoke", f"{option}={value}"])
+    assert caught.value.code == 2
+    said = capsys.readouterr()
+    assert f"argument {option}: expected a {message}" in said.err and not said.out
+
+
+def test_what_is_measured_can_be_kept_as_a_study(tmp_path):
+    results = gated.measure(0.01, 2, [(4, 9, 5, 6), (2, 3, 4, 5)])
+    path = write_study(tmp_path / "bench_toy.py", "A toy.", range(2), results)
+    record = json.loads(path.read_text())
+    assert record["seeds"] == [0, 1] and len(results) == len(gated.RATIOS) * 4
+    for label in gated.RATIOS:
+        result = record["results"][f"RNN {label} median"]
+        assert len(result["values"]) == 2 and min(result["values"]) > 0
+        assert result["what"] == f"training step, {label}, median over shapes, by round"
+    with pytest.raises(ValueError, match="rounds: expected at least 1"):
+        gated.measure(0.01, 0, [(4, 9, 5, 6)])
+    with pytest.raises(ValueError, match="grid: expected at least one shape"):
+        gated.measure(0.01, 1, [])
+
+
+def test_the_number_of_a_round_seeds_it(monkeypatch):
+    drawn = []
+
+    def once(steps, seconds):
+        drawn.append(torch.rand(()).item())
+        return {name: [1.0] for name in steps}
+
+    monkeypatch.setattr(gated, "interleaved", once)
+    gated.measure(0.01, 2, [(1, 2, 3, 4), (1, 2, 3, 4)])
+    assert drawn[:2] == drawn[2:] and drawn[0] != drawn[1]
+
+
+def test_the_study_is_this_table(tmp_path, monkeypatch, capsys):
+    """The script itself, with the smallest shape, on a copy: the record of the book stays."""
+    script = Path(__file__).parents[2] / "book/studies/bench_gated.py"
+    copy = tmp_path / script.name
+    copy.write_text(script.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(gated, "GRID", [(1, 2, 3, 4)])
+    monkeypatch.setattr(gated, "interleaved", lambda steps, seconds: {n: [1.0] for n in steps})
+    threads = torch.get_num_threads()
+    try:
+        runpy.run_path(str(copy), run_name="__main__")
+    finally:
+        torch.set_num_threads(threads)
+    record = json.loads((tmp_path / "bench_gated.json").read_text(encoding="utf-8"))
+    assert record["script"] == f"book/studies/{script.name}" and len(record["seeds"]) >= 5
+    assert "seeds are the rounds" in record["description"]
 
 
 def test_the_candidates_compute_the_same():
-    import torch
-
     torch.manual_seed(0)
     naive = gated.NaiveRNN(3, 4)
     rnn = torch.nn.RNN(3, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
@@ -52,6 +53,43 @@ def test_anbn_scores_exactly_what_is_certain():
                 assert "ab$"[y[t]] == ("b" if t < 2 * n else "$")
 
 
+@pytest.mark.parametrize("counts", [[1], [1, 1], [1, 2], [3, 1, 4], [5, 5, 5]])
+def test_anbn_chance_is_that_of_the_best_constant_answer(counts):
+    task = g.anbn(counts)
+    answers = task.y[task.scored]
+    best = max((answers == symbol).double().mean().item() for symbol in range(3))
+    assert task.chance == pytest.approx(best)
+
+
+@pytest.mark.parametrize(
+    "counts, message",
+    [
+        ([1.9, 2.5], r"expected ints, got float \(1.9\)"),
+        ([2.0], "expected ints, got float"),
+        ([True], r"expected ints, got bool \(True\)"),
+        (["3"], "expected ints, got str"),
+        ("33", "expected a list of ints, got str"),
+        (3, "expected a list of ints, got int"),
+        ({1, 2}, "expected a list of ints, got set"),
+        (None, "expected a list of ints, got NoneType"),
+        ([[1]], "expected ints, got list"),
+        (torch.tensor([1.0]), "expected ints, got float"),
+        (torch.tensor([True]), "expected ints, got bool"),
+        (torch.tensor(3), "expected a list of ints, got Tensor"),
+    ],
+)
+def test_anbn_takes_integers_only(counts, message):
+    with pytest.raises(TypeError, match="^counts: " + message):
+        g.anbn(counts)
+
+
+@pytest.mark.parametrize(
+    "counts", [(1, 3), torch.tensor([1, 3]), np.array([1, 3]), [np.int64(1), 3], range(1, 4, 2)]
+)
+def test_anbn_takes_integers_in_any_sequence(counts):
+    assert torch.equal(g.anbn(counts).x, g.anbn([1, 3]).x)
+
+
 def test_selective_copying_ignores_the_noise():
     task = g.selective_copying(20, T=12, symbols=5, length=3, seed=4)
     for x, y in zip(task.x.tolist(), task.y.tolist(), strict=True):
@@ -74,6 +112,73 @@ def test_markov_chain_is_what_it_says():
     assert chain.perplexity == pytest.approx(math.exp(chain.entropy_rate))
     fair = MarkovChain(torch.full((4, 4), 0.25))
     assert fair.entropy_rate == pytest.approx(math.log(4)) and fair.perplexity == pytest.approx(4)
+
+
+@pytest.mark.parametrize("slow", [1e-3, 1e-10, 1e-16])
+def test_a_chain_that_switches_rarely_has_one_stationary_distribution(slow):
+    """Kept as off-diagonal numbers, which a difference to 1 would round away."""
+    P = torch.tensor([[1 - slow, slow], [2 * slow, 1 - 2 * slow]], dtype=torch.float64)
+    assert MarkovChain(P).stationary.tolist() == pytest.approx([2 / 3, 1 / 3], rel=1e-12)
+
+
+def test_stationary_against_an_eigenvector():
+    P = torch.rand(6, 6, generator=torch.Generator().manual_seed(0)).double()
+    P = P / P.sum(1, keepdim=True)
+    values, vectors = np.linalg.eig(P.numpy().T)
+    v = vectors[:, np.abs(values - 1).argmin()].real
+    np.testing.assert_allclose(MarkovChain(P).stationary.numpy(), v / v.sum(), rtol=1e-12)
+
+
+def test_chains_that_leave_symbols_for_good_end_in_the_others():
+    P = torch.tensor([[0.5, 0.25, 0.25, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0.9, 0.1, 0, 0]])
+    chain = MarkovChain(P)
+    assert chain.stationary.tolist() == [0, 0.5, 0.5, 0] and chain.entropy_rate == 0
+    assert set(chain.sample(20, 5).flatten().tolist()) == {1, 2}
+    absorbing = MarkovChain(torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.0, 0.9], [0.0, 0.0, 1.0]]))
+    assert absorbing.stationary.tolist() == [0, 0, 1] and absorbing.perplexity == 1
+    # a long way into it: 64 steps
+    line = torch.eye(65).roll(1, 1)
+    line[-1] = torch.eye(65)[-1]
+    assert MarkovChain(line).stationary.tolist() == [0] * 64 + [1]
+    ring = MarkovChain(torch.eye(65).roll(1, 1))
+    torch.testing.assert_close(ring.stationary, torch.full((65,), 1 / 65).double())
+    assert MarkovChain(torch.ones(1, 1)).stationary.tolist() == [1]
+
+
+def test_two_ways_to_end_are_refused():
+    P = torch.tensor([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    with pytest.raises(ValueError, match="more than one stationary"):
+        MarkovChain(P)
+
+
+def test_chains_can_be_compared_and_kept_in_sets():
+    P = torch.full((2, 2), 0.5)
+    a, b = MarkovChain(P), MarkovChain(P)
+    assert a == a and a != b and len({a, b, a}) == 2
+
+
+def test_a_chain_keeps_its_own_numbers():
+    P = torch.full((2, 2), 0.5, dtype=torch.float64, requires_grad=True)
+    chain = MarkovChain(P)
+    with torch.no_grad():
+        P[0, 0] = 7
+    assert chain.transition.tolist() == [[0.5, 0.5]] * 2 and not chain.transition.requires_grad
+    assert chain.stationary.tolist() == chain.stationary.tolist() == [0.5, 0.5]
+    assert chain.transition.tolist() == [[0.5, 0.5]] * 2
+
+
+@pytest.mark.parametrize(
+    "transition, message",
+    [
+        ([[0.5, 0.5], [0.5, 0.5]], "a tensor, got list"),
+        (np.full((2, 2), 0.5), "a tensor, got ndarray"),
+        (torch.ones(1, 1, dtype=torch.long), "floating-point numbers, got torch.int64"),
+        (torch.ones(1, 1, dtype=torch.complex64), "floating-point numbers, got torch.complex64"),
+    ],
+)
+def test_what_is_no_tensor_of_numbers(transition, message):
+    with pytest.raises(TypeError, match=f"^transition: expected {message}$"):
+        MarkovChain(transition)
 
 
 def test_seeds_decide_and_the_global_generator_is_left_alone():
@@ -102,6 +207,7 @@ def test_seeds_decide_and_the_global_generator_is_left_alone():
         (lambda: MarkovChain(torch.eye(2)), "more than one stationary"),
         (lambda: MarkovChain(torch.ones(2, 2)), "sum to 1"),
         (lambda: MarkovChain(torch.ones(2, 3)), "square"),
+        (lambda: MarkovChain(torch.ones(0, 0)), "square"),
     ],
 )
 def test_bad_arguments_are_named(call, message):

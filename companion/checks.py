@@ -1,0 +1,36 @@
+"""Checks of arguments that every part of the package shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["check_size", "check_sizes"]
+
+
+def check_size(name: str, value: Any, least: int = 1) -> None:
+    """Raise unless ``value`` is an int of at least ``least``.
+
+    Args:
+        name: of the argument, for the message.
+        value: what was given.
+        least: the smallest value allowed.
+
+    Raises:
+        TypeError: if it is no int (a bool is none).
+        ValueError: if it is too small.
+
+    Example:
+        >>> check_size("hidden_size", 0)
+        Traceback (most recent call last):
+        ValueError: hidden_size: expected at least 1, got 0
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__} ({value!r})")
+    if value < least:
+        raise ValueError(f"{name}: expected at least {least}, got {value}")
+
+
+def check_sizes(**sizes: tuple[Any, int]) -> None:
+    """Raise unless each ``name=(value, least)`` is an int of at least ``least``."""
+    for name, (value, least) in sizes.items():
+        check_size(name, value, least)
