@@ -13,7 +13,7 @@ from companion.data import Task, copying
 from companion.look import run_study
 from companion.reproduce import deterministic, seed_all
 
-SEEDS = range(3)
+SEEDS = range(5)
 STEPS = 5000
 CASES = ((4, 8), (8, 16))  # length of the word, hidden units
 
