@@ -5,18 +5,33 @@ that step along time. The book that comes with this package builds each part and
 here.
 """
 
-from companion.cells import ARCHITECTURES, Architecture, Cell, RNNCell, spectral_radius
+from companion.cells import (
+    ARCHITECTURES,
+    Architecture,
+    Cell,
+    GRUCell,
+    LSTMCell,
+    RNNCell,
+    spectral_radius,
+)
+from companion.gates import GATE_ORDERS, convert_gates
 from companion.layers import Recurrence
 from companion.reproduce import default_device, deterministic, seed_all
-from companion.torch_names import RNN
+from companion.torch_names import GRU, LSTM, RNN
 
 __all__ = [
     "ARCHITECTURES",
+    "GATE_ORDERS",
+    "GRU",
+    "LSTM",
     "RNN",
     "Architecture",
     "Cell",
+    "GRUCell",
+    "LSTMCell",
     "RNNCell",
     "Recurrence",
+    "convert_gates",
     "default_device",
     "deterministic",
     "seed_all",

@@ -380,6 +380,8 @@ class Recurrence(nn.Module):
     def extra_repr(self) -> str:
         """The arguments that differ from their defaults."""
         text = f"{self.input_size}, {self.hidden_size}"
+        if getattr(self, "proj_size", 0):
+            text += f", proj_size={self.proj_size}"
         for name, default in [
             ("num_layers", 1),
             ("bias", True),

@@ -105,3 +105,150 @@ class RNN(_TorchLayer):
             recurrent_init=recurrent_init,
         )
         self.nonlinearity = nonlinearity
+
+
+class LSTM(_TorchLayer):
+    r"""Long short-term memory, a drop-in for ``torch.nn.LSTM``.
+
+    The equations, and what each option changes, stand at :class:`companion.LSTMCell`. Same
+    constructor, calls, returns, parameter names and, from the same seed, the same weights as
+    torch. What torch lacks is keyword-only.
+
+    Args:
+        input_size: number of input features, :math:`D`.
+        hidden_size: number of hidden units, :math:`H`.
+        num_layers: number of stacked layers, :math:`L`.
+        bias: whether the biases exist.
+        batch_first: whether inputs and outputs are (B, T, ...); the state never is.
+        dropout: probability of dropping an output between layers while training.
+        bidirectional: whether to run both directions.
+        proj_size: size P of a projected output; 0: none.
+        device, dtype: of the weights.
+        peephole, coupled, layer_norm, forget_gate: options of the cell.
+        forget_bias: start value of each forget gate's bias, in one vector, the other being 0.
+        recurrent_init: how each gate's block of ``weight_hh`` starts.
+
+    Shapes:
+        input and output as of :class:`companion.RNN`, with P = ``proj_size`` or H features a
+        direction; ``hx`` and the final state a pair,
+        h (L·directions, B, P) and c (L·directions, B, H).
+
+    Raises:
+        TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
+
+    Source:
+        Hochreiter and Schmidhuber (1997); the forget gate Gers et al. (2000).
+
+    Example:
+        >>> import torch
+        >>> lstm = LSTM(3, 4, batch_first=True, forget_bias=1.0)
+        >>> y, (h_n, c_n) = lstm(torch.zeros(2, 7, 3), lengths=[7, 0])
+        >>> y.shape, h_n.shape
+        (torch.Size([2, 7, 4]), torch.Size([1, 2, 4]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        peephole: bool = False,
+        coupled: bool = False,
+        layer_norm: bool = False,
+        forget_gate: bool = True,
+        forget_bias: float | None = None,
+        recurrent_init: str | Initializer | None = None,
+    ) -> None:
+        super().__init__(
+            "lstm",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+            proj_size=proj_size,
+            peephole=peephole,
+            coupled=coupled,
+            layer_norm=layer_norm,
+            forget_gate=forget_gate,
+            forget_bias=forget_bias,
+            recurrent_init=recurrent_init,
+        )
+        self.proj_size = proj_size
+
+
+class GRU(_TorchLayer):
+    r"""The gated recurrent unit, a drop-in for ``torch.nn.GRU``.
+
+    The equations stand at :class:`companion.GRUCell`. Same constructor, calls, returns, parameter
+    names and, from the same seed, the same weights as torch. What torch lacks is keyword-only.
+
+    Args:
+        input_size: number of input features, :math:`D`.
+        hidden_size: number of hidden units, :math:`H`.
+        num_layers: number of stacked layers, :math:`L`.
+        bias: whether the biases exist.
+        batch_first: whether inputs and outputs are (B, T, ...); the state never is.
+        dropout: probability of dropping an output between layers while training.
+        bidirectional: whether to run both directions.
+        device, dtype: of the weights.
+        reset_after: ``True`` as torch and cuDNN have it, ``False`` as first published.
+        recurrent_init: how each gate's block of ``weight_hh`` starts.
+
+    Shapes:
+        as of :class:`companion.RNN`.
+
+    Raises:
+        TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
+
+    Source:
+        Cho et al. (2014).
+
+    Example:
+        >>> import torch
+        >>> gru = GRU(3, 4)
+        >>> gru.load_state_dict(torch.nn.GRU(3, 4).state_dict())
+        <All keys matched successfully>
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        reset_after: bool = True,
+        recurrent_init: str | Initializer | None = None,
+    ) -> None:
+        super().__init__(
+            "gru",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+            reset_after=reset_after,
+            recurrent_init=recurrent_init,
+        )

@@ -10,8 +10,20 @@ from companion.cells import flat_state, map_state
 from companion.run import FORMS
 
 D, H = 3, 4
+
+
+def forms_of(name):
+    """The forms that can run this architecture; None picks one."""
+    layer = companion.Recurrence(name, D, H)
+    refuses = {f: form.refuses(layer.cell(0), torch.empty(0, D)) for f, form in FORMS.items()}
+    return [None, *(f for f, reason in refuses.items() if reason is None)]
+
+
 every_architecture = pytest.mark.parametrize("name", companion.ARCHITECTURES)
 every_form = pytest.mark.parametrize("form", [None, *FORMS])
+every_case = pytest.mark.parametrize(
+    "name, form", [(name, form) for name in companion.ARCHITECTURES for form in forms_of(name)]
+)
 directions = pytest.mark.parametrize("bidirectional", [False, True], ids=["one way", "both ways"])
 
 

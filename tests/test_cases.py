@@ -10,7 +10,7 @@ import torch
 import companion
 from companion.cells import flat_state
 
-from .helpers import D, assert_close, every_architecture, every_form, make, randn, wave
+from .helpers import D, assert_close, every_architecture, every_case, every_form, make, randn, wave
 
 
 @every_form
@@ -33,8 +33,7 @@ def test_02_no_steps(form):
     assert y.shape == (0, 5, 4) and torch.equal(h_n, h0)
 
 
-@every_architecture
-@every_form
+@every_case
 def test_03_no_rows_have_zero_gradients(name, form):
     layer = make(name)
     y, final = layer(randn(0, 3, D), form=form)
@@ -73,8 +72,7 @@ def test_07_batch_first_leaves_the_state_alone():
             assert h_n.shape == (4, 2, 4) and y.shape == (*x.shape[:2], 8)
 
 
-@every_architecture
-@every_form
+@every_case
 @pytest.mark.parametrize("T", [1, 2, 3, 7, 33])
 def test_08_and_09_unequal_widths_and_awkward_lengths(name, form, T):
     """pytorch-qrnn#10: two layers, input ≠ hidden; accelerated-scan#13: powers of two only."""
@@ -100,8 +98,7 @@ def test_10_dropout_with_one_layer_warns_and_does_nothing():
         companion.RNN(3, 4, 2, dropout=0.5)
 
 
-@every_architecture
-@every_form
+@every_case
 def test_11_and_12_final_states_do_not_depend_on_padding(name, form):
     """keras#4192, #1569: bidirectional states moved with the padding."""
     layer, x = make(name, bidirectional=True), randn(3, 4, D)
@@ -112,8 +109,7 @@ def test_11_and_12_final_states_do_not_depend_on_padding(name, form):
         assert_close(layer(padded, lengths=lengths, form=form)[1], wanted, 1e-14)
 
 
-@every_architecture
-@every_form
+@every_case
 def test_13_a_row_without_a_valid_step(name, form):
     """tensorflow#36139, #43103."""
     layer = make(name, bidirectional=True)
@@ -122,8 +118,7 @@ def test_13_a_row_without_a_valid_step(name, form):
     assert_close(final, layer.initial_state(2), 0)
 
 
-@every_architecture
-@every_form
+@every_case
 @pytest.mark.parametrize("filler", [float("nan"), float("inf"), 1e30])
 def test_14_what_stands_in_the_padding_leaks_nowhere(name, form, filler):
     """Masking after the run gives NaN gradients of the weights."""

@@ -24,7 +24,7 @@ from .helpers import (
     assert_close,
     directions,
     every_architecture,
-    every_form,
+    every_case,
     make,
     randn,
     random_state,
@@ -40,8 +40,7 @@ def row(state, b):
 # ---------------------------------------------------------------- one function, however it is run
 
 
-@every_architecture
-@every_form
+@every_case
 def test_forward_is_a_loop_of_steps(name, form):
     layer, x = make(name), randn(2, 7, D)
     start = state = random_state(layer, 2)
@@ -54,8 +53,7 @@ def test_forward_is_a_loop_of_steps(name, form):
     assert_close(final, state)
 
 
-@every_architecture
-@every_form
+@every_case
 @pytest.mark.parametrize("split", [0, 1, 3, 6, 7])
 def test_chunks_with_the_state_carried_are_the_whole(name, form, split):
     layer, x = make(name), randn(2, 7, D)
@@ -67,8 +65,7 @@ def test_chunks_with_the_state_carried_are_the_whole(name, form, split):
     assert_close(final, state)
 
 
-@every_architecture
-@every_form
+@every_case
 @directions
 @pytest.mark.parametrize("T", [1, 2, 33])
 def test_forms_agree_in_outputs_and_gradients(name, form, bidirectional, T):
@@ -94,8 +91,7 @@ def test_no_state_is_the_initial_state(name):
 # ---------------------------------------------------------------- lengths and resets
 
 
-@every_architecture
-@every_form
+@every_case
 @directions
 def test_rows_with_lengths_are_separate_runs_and_padding_is_never_read(name, form, bidirectional):
     layer, lengths = make(name, bidirectional=bidirectional), torch.tensor([3, 0, 6, 5, 1])
@@ -117,8 +113,7 @@ def test_rows_with_lengths_are_separate_runs_and_padding_is_never_read(name, for
     assert_close(row(final, 1), row(start, 1), 0)  # length 0 keeps its state
 
 
-@every_architecture
-@every_form
+@every_case
 @directions
 @settings(
     max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -156,8 +151,7 @@ def test_rows_packed_by_reset_are_separate_runs(name, form, bidirectional, data)
         assert_close(row(final, b), tuple(ends) if isinstance(final, tuple) else ends[0])
 
 
-@every_architecture
-@every_form
+@every_case
 @directions
 @pytest.mark.parametrize("B, T", [(2, 0), (0, 3), (0, 0), (1, 1), (1, 33)])
 def test_empty_and_single(name, form, bidirectional, B, T):
@@ -180,8 +174,7 @@ def test_empty_and_single(name, form, bidirectional, B, T):
 # ---------------------------------------------------------------- what may depend on what
 
 
-@every_architecture
-@every_form
+@every_case
 def test_causal(name, form):
     layer, x = make(name), randn(3, 6, D)
     later = x.clone()
@@ -189,8 +182,7 @@ def test_causal(name, form):
     assert_close(layer(later, form=form)[0][:, :4], layer(x, form=form)[0][:, :4])
 
 
-@every_architecture
-@every_form
+@every_case
 @directions
 def test_rows_do_not_depend_on_their_batch_mates(name, form, bidirectional):
     layer, x = make(name, bidirectional=bidirectional), randn(3, 6, D)
@@ -201,8 +193,7 @@ def test_rows_do_not_depend_on_their_batch_mates(name, form, bidirectional):
         assert_close(y[1:], z[1:])
 
 
-@every_architecture
-@every_form
+@every_case
 def test_nothing_given_is_changed_and_what_is_returned_may_be(name, form):
     layer, x = make(name, bidirectional=True), randn(2, 4, D)
     state = random_state(layer, 2)
@@ -295,8 +286,7 @@ class HalfDropped(torch.nn.Module):
         return torch.nn.functional.dropout(w, 0.5, self.training)
 
 
-@every_architecture
-@every_form
+@every_case
 @pytest.mark.parametrize("kind", ["weight_norm", "spectral_norm", "orthogonal", "dropped"])
 def test_parametrized_weights(name, form, kind):
     layer, x = make(name), randn(2, 5, D)

@@ -33,12 +33,24 @@ precisions = pytest.mark.parametrize(
 )
 
 
-def pair(options, dtype=torch.float64):
+GATED = [
+    (
+        "LSTM" if kind != "GRU" else "GRU",
+        {k: v for k, v in options.items() if k != "nonlinearity"}
+        | ({"proj_size": 3} if kind == "LSTMP" else {}),
+    )
+    for kind in ("LSTM", "LSTMP", "GRU")
+    for options in OPTIONS
+    if options["nonlinearity"] == "tanh"
+]
+
+
+def pair(options, dtype=torch.float64, name="RNN"):
     """torch's layer and ours, each made from the same seed."""
     layers = []
     for module in (torch.nn, companion):
         torch.manual_seed(0)
-        layers.append(module.RNN(D, H, dtype=dtype, **options))
+        layers.append(getattr(module, name)(D, H, dtype=dtype, **options))
     return layers
 
 
@@ -84,6 +96,65 @@ def test_outputs_and_gradients_equal_torch(options, dtype, tol, kind):
         found.append((y, h_n, *torch.autograd.grad(wave(y, h_n), wanted)))
     for a, b in zip(*found, strict=True):
         assert_same(a, b, tol)
+
+
+@pytest.mark.parametrize("name, options", GATED, ids=str)
+@pytest.mark.parametrize("kind", ["padded", "packed", "lengths", "unbatched"])
+def test_gated_layers_equal_torch(name, options, kind):
+    """Outputs, states and all gradients, from the same seed; float64, 1e-10."""
+    found = []
+    for layer in pair(options, name=name):
+        torch.manual_seed(1)
+        x = torch.randn((B, T, D) if options["batch_first"] else (T, B, D)).double()
+        state = companion.cells.map_state(
+            torch.randn_like, pair(options, name=name)[1].initial_state(B)
+        )
+        lengths, given, more = torch.tensor([4, 6, 2]), x, {}
+        if kind == "unbatched":
+            x = given = x.select(0 if options["batch_first"] else 1, 0)
+            state = companion.cells.map_state(lambda s: s[:, 0], state)
+        x.requires_grad_()
+        if kind == "lengths" and type(layer).__module__.startswith("companion"):
+            more = {"lengths": lengths}
+        elif kind in ("packed", "lengths"):
+            given = pack_padded_sequence(x, lengths, options["batch_first"], enforce_sorted=False)
+        torch.manual_seed(2)
+        if options["dropout"] and kind != "padded":
+            layer.eval()  # the masks of packed and of padded rows are drawn in different order
+        y, final = layer(given, state, **more)
+        if not isinstance(y, torch.Tensor):
+            y = pad_packed_sequence(y, options["batch_first"])[0]
+        final = companion.cells.flat_state(final)
+        loss = wave(y, *final)
+        found.append((y, *final, *torch.autograd.grad(loss, [x, *layer.parameters()])))
+    for a, b in zip(*found, strict=True):
+        assert_same(a, b, 1e-10)
+
+
+@pytest.mark.parametrize("name, options", GATED, ids=str)
+def test_gated_parameters_and_state_dict(name, options):
+    theirs, ours = pair(options, name=name)
+    assert all(map(torch.equal, theirs.parameters(), ours.parameters()))
+    assert list(theirs.state_dict()) == list(ours.state_dict()) and repr(theirs) == repr(ours)
+    ours.load_state_dict({k: torch.randn_like(w) for k, w in theirs.state_dict().items()})
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(2, D), (D,), (0, D)])
+@pytest.mark.parametrize("name", ["LSTMCell", "GRUCell"])
+def test_gated_cells_equal_torch(name, bias, shape):
+    found = []
+    for module in (torch.nn, companion):
+        torch.manual_seed(0)
+        cell = getattr(module, name)(D, H, bias, dtype=torch.float64)
+        x = torch.randn(shape, dtype=torch.float64)
+        h = torch.randn(*shape[:-1], H, dtype=torch.float64)
+        state = companion.cells.flat_state(cell(x, (h, 2 * h) if name == "LSTMCell" else h))
+        grads = torch.autograd.grad(wave(*state), list(cell.parameters()))
+        found.append((*state, *grads, *companion.cells.flat_state(cell(x))))
+    for a, b in zip(*found, strict=True):
+        assert_same(a, b, 1e-12)
 
 
 @every_option

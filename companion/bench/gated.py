@@ -24,7 +24,7 @@ GRID = [
     (1, 500, 128, 128),
     (20, 35, 650, 650),
 ]
-LAYERS = ["RNN"]
+LAYERS = ["RNN", "LSTM", "GRU"]
 
 
 class NaiveRNN(nn.Module):
@@ -43,7 +43,45 @@ class NaiveRNN(nn.Module):
         return torch.stack(outputs), h
 
 
-NAIVE: dict[str, type[nn.Module]] = {"RNN": NaiveRNN}
+class NaiveLSTM(NaiveRNN):
+    """The same for the LSTM."""
+
+    def __init__(self, D: int, H: int) -> None:
+        super().__init__(D, H)
+        self.W_x, self.W_h = nn.Linear(D, 4 * H), nn.Linear(H, 4 * H)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(T, B, D) -> (T, B, H), (B, H)."""
+        h = c = x.new_zeros(x.shape[1], self.H)
+        outputs = []
+        for t in range(len(x)):
+            i, f, g, o = (self.W_x(x[t]) + self.W_h(h)).chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            outputs.append(h)
+        return torch.stack(outputs), h
+
+
+class NaiveGRU(NaiveRNN):
+    """The same for the GRU."""
+
+    def __init__(self, D: int, H: int) -> None:
+        super().__init__(D, H)
+        self.W_x, self.W_h = nn.Linear(D, 3 * H), nn.Linear(H, 3 * H)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(T, B, D) -> (T, B, H), (B, H)."""
+        h, outputs = x.new_zeros(x.shape[1], self.H), []
+        for t in range(len(x)):
+            u_r, u_z, u_n = self.W_x(x[t]).chunk(3, 1)
+            a_r, a_z, a_n = self.W_h(h).chunk(3, 1)
+            r, z = torch.sigmoid(u_r + a_r), torch.sigmoid(u_z + a_z)
+            h = (1 - z) * torch.tanh(u_n + r * a_n) + z * h
+            outputs.append(h)
+        return torch.stack(outputs), h
+
+
+NAIVE: dict[str, type[nn.Module]] = {"RNN": NaiveRNN, "LSTM": NaiveLSTM, "GRU": NaiveGRU}
 
 
 def train_step(layer: nn.Module, x: Tensor, run: Callable[[], Tensor]) -> None:

@@ -11,13 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from companion.cells.base import Cell, State, bind, flat_state, map_state
+from companion.cells.gru import GRUCell
 from companion.cells.initialize import spectral_radius
+from companion.cells.lstm import LSTMCell
 from companion.cells.vanilla import RNNCell
 
 __all__ = [
     "ARCHITECTURES",
     "Architecture",
     "Cell",
+    "GRUCell",
+    "LSTMCell",
     "RNNCell",
     "State",
     "bind",
@@ -44,6 +48,13 @@ class Architecture:
 ARCHITECTURES: dict[str, Architecture] = {
     "rnn": Architecture(RNNCell),
     "rnn_relu": Architecture(RNNCell, {"nonlinearity": "relu"}),
+    "lstm": Architecture(LSTMCell),
+    "lstm_1997": Architecture(LSTMCell, {"forget_gate": False}),
+    "lstm_peephole": Architecture(LSTMCell, {"peephole": True}),
+    "lstm_coupled": Architecture(LSTMCell, {"coupled": True}),
+    "lstm_layer_norm": Architecture(LSTMCell, {"layer_norm": True}),
+    "gru": Architecture(GRUCell),
+    "gru_reset_before": Architecture(GRUCell, {"reset_after": False}),
 }
 
 

@@ -19,6 +19,7 @@ from companion.data.generated import (
     first_token_recall,
     parity,
     selective_copying,
+    spike_delays,
 )
 from companion.data.labelled import Digits, Labelled, Split, Surnames
 from companion.data.markov import MarkovChain
@@ -50,6 +51,7 @@ __all__ = [
     "pad",
     "parity",
     "selective_copying",
+    "spike_delays",
     "verify",
 ]
 

@@ -24,6 +24,7 @@ __all__ = [
     "first_token_recall",
     "parity",
     "selective_copying",
+    "spike_delays",
 ]
 
 CPU = torch.device("cpu")  # whatever torch's default device is
@@ -268,3 +269,40 @@ def selective_copying(n: int, T: int, symbols: int = 8, length: int = 4, seed: i
     y[:, T:] = word
     scored[:, T:] = True
     return Task(x, y, scored, 1 / symbols)
+
+
+def spike_delays(n: int, T: int, shortest: int, longest: int, seed: int = 0) -> Task:
+    """Say at the end how many steps lay between two spikes.
+
+    Args:
+        n: number of sequences.
+        T: steps.
+        shortest, longest: bounds of the delay, both included.
+        seed: of the draw.
+
+    Returns:
+        x (n, T, 1): 0, and 1 at two steps; y (n,) the delay counted from ``shortest``, a class
+        from 0 to longest − shortest.
+
+    Raises:
+        TypeError, ValueError: a number or the seed is no int, or out of range.
+
+    Source:
+        After the task "measuring spike delays" of Gers, Schraudolph and Schmidhuber (2002).
+
+    Example:
+        >>> task = spike_delays(1, T=8, shortest=2, longest=4)
+        >>> first, second = task.x[0, :, 0].nonzero().flatten().tolist()
+        >>> second - first == task.y.item() + 2
+        True
+    """
+    check_sizes(n=(n, 0), shortest=(shortest, 1), longest=(longest, shortest), T=(T, longest + 1))
+    g = cpu_generator(seed)
+    y = torch.randint(longest - shortest + 1, (n,), generator=g, device=CPU)
+    delay, rows = y + shortest, torch.arange(n, device=CPU)
+    first = (torch.rand(n, generator=g, device=CPU) * (T - delay)).long()
+    x = torch.zeros(n, T, 1, device=CPU)
+    x[rows, first, 0] = 1
+    x[rows, first + delay, 0] = 1
+    scored = torch.ones(n, dtype=torch.bool, device=CPU)
+    return Task(x, y, scored, 1 / (longest - shortest + 1))

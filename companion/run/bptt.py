@@ -21,43 +21,13 @@ import torch
 from torch import Tensor
 
 from companion.cells.base import Cell, State, autocasting, bind, flat_state
+from companion.cells.gru import GRUCell
+from companion.cells.lstm import LSTMCell
 from companion.cells.vanilla import RNNCell
+from companion.run import bptt_gru, bptt_lstm
 from companion.run.loop import loop
+from companion.run.packed import add_last, last, previous
 from companion.run.products import adder, outer, product
-
-# ---------------------------------------------------------------- helpers on packed rows
-
-
-def previous(first: Tensor, pieces: Sequence[Tensor], sizes: list[int]) -> list[Tensor]:
-    """What each step starts from: ``first`` (S, H), then what the step before gave."""
-    before = [first, *pieces[:-1]]
-    if first.shape[0] == sizes[-1]:
-        return before
-    return [s if s.shape[0] == n else s[:n] for s, n in zip(before, sizes, strict=True)]
-
-
-def last(first: Tensor, pieces: Sequence[Tensor], sizes: list[int]) -> Tensor:
-    """(S, H): what each sequence has at its own last step; ``first`` where it has no step."""
-    if first.shape[0] == sizes[-1]:
-        return pieces[-1]
-    ends = [*sizes[1:], 0]
-    parts = [p[n:] for p, n in zip(reversed(pieces), reversed(ends), strict=True)]
-    return torch.cat([*parts, first[sizes[0] :]])
-
-
-def add_last(pieces: Sequence[Tensor], d_last: Tensor, sizes: list[int]) -> Tensor:
-    """Add the final state's gradient at each sequence's last step, in place.
-
-    Returns:
-        (S, H) what flows to the first state at once: of sequences without a step.
-    """
-    for piece, n in zip(pieces, [*sizes[1:], 0], strict=True):
-        if n < piece.shape[0]:
-            piece[n:] += d_last[n : piece.shape[0]]
-    rest = torch.zeros_like(d_last)
-    rest[sizes[0] :] = d_last[sizes[0] :]
-    return rest
-
 
 # ---------------------------------------------------------------- vanilla
 
@@ -106,7 +76,11 @@ class Rule:
 
 
 # Looked up by exact type: a subclass may have another update.
-RULES: dict[type[Cell], Rule] = {RNNCell: Rule(vanilla_forward, vanilla_backward)}
+RULES: dict[type[Cell], Rule] = {
+    RNNCell: Rule(vanilla_forward, vanilla_backward),
+    LSTMCell: Rule(bptt_lstm.forward, bptt_lstm.backward, bptt_lstm.covers),
+    GRUCell: Rule(bptt_gru.forward, bptt_gru.backward),
+}
 
 
 class BPTT(torch.autograd.Function):
@@ -124,8 +98,7 @@ class BPTT(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         state, weights = tensors[:n_state], dict(zip(names, tensors[n_state:], strict=True))
         bound = cast(Any, bind(cell, weights))
-        bias = None if bound.bias_ih is None else bound.bias_ih + bound.bias_hh
-        u = product(x, bound.weight_ih, bias)
+        u = product(x, bound.weight_ih, _input_bias(bound))
         y, final, tape = RULES[type(cell)].forward(bound, u, sizes, *state)
         ctx.save_for_backward(x, *tensors, y, *tape)
         ctx.cell, ctx.names, ctx.sizes, ctx.n_state = cell, names, sizes, n_state
@@ -151,7 +124,8 @@ class BPTT(torch.autograd.Function):
             bound, ctx.sizes, state, y, tape, dy, d_final
         )
         d_weight["weight_ih"] = outer(du, x)
-        d_weight["bias_ih"] = d_weight["bias_hh"] = du.sum(0)
+        d_weight["bias_ih"] = db = du.sum(0)
+        d_weight.setdefault("bias_hh", db)
         dx = product(du, bound.weight_ih.t().contiguous()) if ctx.needs_input_grad[4] else None
         d_weights = (None if weights[w] is None else d_weight[w] for w in ctx.names)
         return *none, dx, *d_state, *d_weights
@@ -162,6 +136,13 @@ def _is_batched(t: Tensor) -> bool:
     functorch = torch._C._functorch
     old = getattr(functorch, "is_legacy_batchedtensor", lambda t: False)
     return bool(functorch.is_batchedtensor(t) or old(t))
+
+
+def _input_bias(cell: Any) -> Tensor | None:
+    """What ``prepare`` adds to the product with the input."""
+    if cell.bias_ih is None or isinstance(cell, GRUCell):  # the GRU's b_hn waits
+        return cell.bias_ih
+    return cell.bias_ih + cell.bias_hh
 
 
 def _by_autograd(ctx: Any, inputs: list[Any], grads: Sequence[Tensor]) -> list[Tensor | None]:

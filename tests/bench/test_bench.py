@@ -77,7 +77,7 @@ def test_what_is_measured_can_be_kept_as_a_study(tmp_path):
     results = gated.measure(0.01, 2, [(4, 9, 5, 6), (2, 3, 4, 5)])
     path = write_study(tmp_path / "bench_toy.py", "A toy.", range(2), results)
     record = json.loads(path.read_text())
-    assert record["seeds"] == [0, 1] and len(results) == len(gated.RATIOS) * 4
+    assert record["seeds"] == [0, 1] and len(results) == len(gated.LAYERS) * len(gated.RATIOS) * 4
     for label in gated.RATIOS:
         result = record["results"][f"RNN {label} median"]
         assert len(result["values"]) == 2 and min(result["values"]) > 0
@@ -96,6 +96,7 @@ def test_the_number_of_a_round_seeds_it(monkeypatch):
         return {name: [1.0] for name in steps}
 
     monkeypatch.setattr(gated, "interleaved", once)
+    monkeypatch.setattr(gated, "LAYERS", ["RNN"])
     gated.measure(0.01, 2, [(1, 2, 3, 4), (1, 2, 3, 4)])
     assert drawn[:2] == drawn[2:] and drawn[0] != drawn[1]
 
@@ -117,10 +118,11 @@ def test_the_study_is_this_table(tmp_path, monkeypatch, capsys):
     assert "seeds are the rounds" in record["description"]
 
 
-def test_the_candidates_compute_the_same():
+@pytest.mark.parametrize("name", gated.LAYERS)
+def test_the_candidates_compute_the_same(name):
     torch.manual_seed(0)
-    naive = gated.NaiveRNN(3, 4)
-    rnn = torch.nn.RNN(3, 4)
+    naive = gated.NAIVE[name](3, 4)
+    rnn = getattr(torch.nn, name)(3, 4)
     rnn.load_state_dict(
         {
             "weight_ih_l0": naive.W_x.weight,
@@ -130,4 +132,4 @@ def test_the_candidates_compute_the_same():
         }
     )
     x = torch.randn(5, 2, 3)
-    torch.testing.assert_close(naive(x)[0], rnn(x)[0])
+    torch.testing.assert_close(naive(x)[0], rnn(x)[0], rtol=1e-4, atol=1e-6)

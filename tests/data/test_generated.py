@@ -246,3 +246,13 @@ def test_a_default_device_changes_no_chain():
         chain = MarkovChain(P)
         assert torch.equal(chain.sample(3, 5), wanted)
         assert chain.stationary.tolist() == pytest.approx([5 / 6, 1 / 6])
+
+
+def test_spike_delays_are_what_lies_between_the_spikes():
+    task = g.spike_delays(300, T=20, shortest=5, longest=9, seed=1)
+    for x, y in zip(task.x[..., 0], task.y.tolist(), strict=True):
+        first, second = x.nonzero().flatten().tolist()
+        assert second - first == y + 5 and x.sum() == 2
+    assert set(task.y.tolist()) == set(range(5)) and task.chance == 1 / 5
+    with pytest.raises(ValueError, match="T: expected at least 10, got 9"):
+        g.spike_delays(1, T=9, shortest=5, longest=9)
