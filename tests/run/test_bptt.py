@@ -276,3 +276,22 @@ def test_fake_tensors_meet_plain_products():
     with FakeTensorMode():
         rnn, x = companion.RNN(128, 256), torch.empty(3, 64, 128)
         assert rnn(x)[0].shape == (3, 64, 256)
+
+
+@pytest.mark.parametrize("phi", ["tanh", "relu"])
+def test_gradcheck_two_layers_two_directions_lengths_and_resets(phi):
+    torch.manual_seed(1)
+    layer = companion.RNN(2, 3, 2, phi, True, True, 0.0, True, dtype=torch.float64)
+    x, h0 = randn(3, 4, 2).requires_grad_(), randn(4, 3, 3).requires_grad_()
+    reset = torch.zeros(3, 4, dtype=torch.bool)
+    reset[0, 2] = reset[2, 0] = True
+    names = [n for n, _ in layer.named_parameters()]
+    weights = [p.detach().requires_grad_() for p in layer.parameters()]
+
+    def run(x, h0, *weights):
+        named = dict(zip(names, weights, strict=True))
+        options = {"lengths": [4, 0, 3], "reset": reset, "form": "bptt"}
+        return torch.func.functional_call(layer, named, (x, h0), options)
+
+    assert torch.autograd.gradcheck(run, (x, h0, *weights))
+    assert torch.autograd.gradgradcheck(run, (x, h0, *weights))
