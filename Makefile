@@ -54,7 +54,7 @@ CHAPTERS_VERDICT = grep -qx 0 _build/.chapters
 
 .PHONY: test
 test: lint _build/.chapters ## lint, types, spelling, chapters (strict nbval), site, unit tests, doctests, contract
-	@$(call say,Chapters: outputs against the stored ones)
+	@$(call say,Chapters: outputs against the stored ones (last execution))
 	@$(CHAPTERS_VERDICT) || { tail -n 80 _build/chapters.log; rm -f _build/.chapters; \
 	  echo 'nbval failed (above; whole report in _build/chapters.log)'; exit 1; }
 	@tail -n 1 _build/chapters.log

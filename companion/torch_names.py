@@ -54,13 +54,13 @@ class RNN(_TorchLayer):
         recurrent_init: how each ``weight_hh`` starts: ``"orthogonal"``, ``"identity"``, a function
             such as :func:`companion.spectral_radius` gives, or ``None`` for torch's uniform draw.
 
+    Raises:
+        TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
+
     Shapes:
         input (T, B, D), (B, T, D) if ``batch_first``, (T, D) for one sequence, or a
         PackedSequence; output the same with directions·H features; ``hx`` and the final state
         (L·directions, B, H).
-
-    Raises:
-        TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
 
     Source:
         Elman (1990); the equation in torch's form.
@@ -128,13 +128,13 @@ class LSTM(_TorchLayer):
         forget_bias: start value of each forget gate's bias, in one vector, the other being 0.
         recurrent_init: how each gate's block of ``weight_hh`` starts.
 
+    Raises:
+        TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
+
     Shapes:
         input and output as of :class:`companion.RNN`, with P = ``proj_size`` or H features a
         direction; ``hx`` and the final state a pair,
         h (L·directions, B, P) and c (L·directions, B, H).
-
-    Raises:
-        TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
 
     Source:
         Hochreiter and Schmidhuber (1997); the forget gate Gers et al. (2000).
@@ -207,11 +207,11 @@ class GRU(_TorchLayer):
         reset_after: ``True`` as torch and cuDNN have it, ``False`` as first published.
         recurrent_init: how each gate's block of ``weight_hh`` starts.
 
-    Shapes:
-        as of :class:`companion.RNN`.
-
     Raises:
         TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
+
+    Shapes:
+        as of :class:`companion.RNN`.
 
     Source:
         Cho et al. (2014).

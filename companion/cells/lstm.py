@@ -46,14 +46,14 @@ class LSTMCell(Cell):
         recurrent_init: how each gate's block of :math:`W_{hh}` starts; see
             :func:`companion.spectral_radius`.
 
+    Raises:
+        ValueError: if options exclude each other.
+
     Shapes:
         with G = 4, or 3 if ``coupled`` or without forget gate, and P = ``proj_size`` or H:
         ``weight_ih`` (GH, D), ``weight_hh`` (GH, P), biases (GH,), ``weight_hr`` (P, H),
         ``weight_ch`` (number of sigmoid gates, H); input (B, D), state h (B, P) and c (B, H),
         output h.
-
-    Raises:
-        ValueError: if options exclude each other.
 
     Example:
         >>> import torch

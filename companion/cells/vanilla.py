@@ -30,12 +30,12 @@ class RNNCell(Cell):
         device, dtype: of the weights.
         recurrent_init: how :math:`W_{hh}` starts; see :func:`companion.spectral_radius`.
 
+    Raises:
+        ValueError: if ``nonlinearity`` is neither of the two.
+
     Shapes:
         ``weight_ih`` (H, D), ``weight_hh`` (H, H), ``bias_ih`` and ``bias_hh`` (H,);
         input (B, D) or (D,), state and output (B, H) or (H,).
-
-    Raises:
-        ValueError: if ``nonlinearity`` is neither of the two.
 
     Source:
         Elman (1990); the equation in torch's form.
