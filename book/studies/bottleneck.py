@@ -7,30 +7,20 @@ of its cases as they are, with 5000 steps.
 from __future__ import annotations
 
 import torch
-from recall import BATCH, COPY_RATE, COPY_SYMBOLS, TESTED, Reader, accuracy, trained
+from recall import BATCH, COPY_RATE, COPY_SYMBOLS, TESTED, copied
 
-from companion.data import Task, copying
 from companion.look import run_study
-from companion.reproduce import deterministic, seed_all
+from companion.reproduce import deterministic
 
 SEEDS = range(5)
 STEPS = 5000
 CASES = ((4, 8), (8, 16))  # length of the word, hidden units
 
 
-def copied(hidden: int, length: int, seed: int) -> float:
-    def task(n: int, seed: int) -> Task:
-        drawn = copying(n, COPY_SYMBOLS, length, delay=1, seed=seed)
-        return drawn._replace(y=drawn.y[:, -length:] - 1)
-
-    seed_all(seed)
-    model = Reader(COPY_SYMBOLS + 2, COPY_SYMBOLS, hidden, "orthogonal")
-    trained(model, task(STEPS * BATCH, seed), length, COPY_RATE)
-    return accuracy(model, task(TESTED, 10_000), length)
-
-
 def one_seed(seed: int) -> dict[str, float]:
-    return {f"copy_{length}_{hidden}": copied(hidden, length, seed) for length, hidden in CASES}
+    return {
+        f"copy_{length}_{hidden}": copied(hidden, length, seed, STEPS) for length, hidden in CASES
+    }
 
 
 if __name__ == "__main__":

@@ -89,14 +89,14 @@ def recall(init: str, lag: int, seed: int, marked: bool = False) -> float:
     return accuracy(model, task(TESTED, 10_000), 1)
 
 
-def copied(hidden: int, length: int, seed: int) -> float:
+def copied(hidden: int, length: int, seed: int, steps: int = STEPS) -> float:
     def task(n: int, seed: int) -> Task:
         drawn = copying(n, COPY_SYMBOLS, length, delay=1, seed=seed)
         return drawn._replace(y=drawn.y[:, -length:] - 1)
 
     seed_all(seed)
     model = Reader(COPY_SYMBOLS + 2, COPY_SYMBOLS, hidden, "orthogonal")
-    trained(model, task(STEPS * BATCH, seed), length, COPY_RATE)
+    trained(model, task(steps * BATCH, seed), length, COPY_RATE)
     return accuracy(model, task(TESTED, 10_000), length)
 
 
