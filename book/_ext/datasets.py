@@ -13,7 +13,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
-from companion.data import CATALOGUE, DataSet, catalogue
+from companion.data import CATALOGUE, DataSet, catalogue, downloads
 from companion.data.entry import Kind
 
 HEADINGS = ("Data set", "Task, size, and how to get it", "License", "Source")
@@ -96,7 +96,8 @@ class Datasets(SphinxDirective):
         kind = self.arguments[0] if self.arguments else None
         if kind is not None:
             directives.choice(kind, get_args(Kind))
-        self.env.note_dependency(catalogue.__file__)  # a page of the old catalogue is stale
+        for module in (catalogue, downloads):  # a page of the old catalogue is stale
+            self.env.note_dependency(module.__file__)
         entries = [e for e in CATALOGUE.values() if kind in (None, e.kind)]
         if not entries:
             return lines("None yet.")

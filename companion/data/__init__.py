@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Literal, overload
 
+from companion.data.addresses import Address
 from companion.data.batching import Batches, batches, pad
+from companion.data.benchmarks import NEWS_CLASSES, read_ag_news
+from companion.data.bucketing import BucketBatches, bucket_batches
 from companion.data.catalogue import CATALOGUE, find
+from companion.data.conllu import ConlluToken, Sentence, read_conllu
 from companion.data.entry import DataFile, DataSet
 from companion.data.fetching import DataError, fetch, on_this_machine, verify
+from companion.data.frames import Recordings
 from companion.data.generated import (
     Task,
     adding,
@@ -23,36 +28,73 @@ from companion.data.generated import (
 )
 from companion.data.labelled import Digits, Labelled, Split, Surnames
 from companion.data.markov import MarkovChain
+from companion.data.passages import FOUR_PRESIDENTS, Passages, passages
+from companion.data.pronunciations import Pronunciations
+from companion.data.restoration import RESTORATION_LABELS, case_and_punctuation, restore_text
 from companion.data.series import Weather
+from companion.data.streaming import StreamBatch, Streams, stream_batches
+from companion.data.tagged import Tagged, TurkishTreebank
+from companion.data.texts import Play, Texts
+from companion.data.tokenizing import basic_english, get_tokenizer
 from companion.data.vocabulary import Vocab, build_vocab_from_iterator
+from companion.data.windowing import Scaler, Windows, split_by_time, windows
 
 __all__ = [
     "CATALOGUE",
+    "FOUR_PRESIDENTS",
+    "NEWS_CLASSES",
+    "RESTORATION_LABELS",
+    "Address",
     "Batches",
+    "BucketBatches",
+    "ConlluToken",
     "DataError",
     "DataFile",
     "DataSet",
     "Digits",
     "Labelled",
     "MarkovChain",
+    "Passages",
+    "Play",
+    "Pronunciations",
+    "Recordings",
+    "Scaler",
+    "Sentence",
     "Split",
+    "StreamBatch",
+    "Streams",
     "Surnames",
+    "Tagged",
     "Task",
+    "Texts",
+    "TurkishTreebank",
     "Vocab",
     "Weather",
+    "Windows",
     "adding",
     "anbn",
+    "basic_english",
     "batches",
+    "bucket_batches",
     "build_vocab_from_iterator",
+    "case_and_punctuation",
     "copying",
     "fetch",
     "first_token_recall",
+    "get_tokenizer",
     "load",
     "pad",
     "parity",
+    "passages",
+    "read_ag_news",
+    "read_conllu",
+    "restore_text",
     "selective_copying",
     "spike_delays",
+    "split_by_time",
+    "stream_batches",
     "verify",
+    "windows",
 ]
 
 
@@ -63,6 +105,38 @@ def load(name: Literal["digits"], *, download: bool = False) -> Digits: ...
 @overload
 def load(name: Literal["weather"], *, download: bool = False) -> Weather: ...
 @overload
+def load(
+    name: Literal["state-of-the-union", "state_of_the_union"], *, download: bool = False
+) -> list[Address]: ...
+@overload
+def load(
+    name: Literal["turkish-treebank", "turkish_treebank"], *, download: bool = False
+) -> TurkishTreebank: ...
+@overload
+def load(name: Literal["shakespeare"], *, download: bool = False) -> list[Play]: ...
+@overload
+def load(
+    name: Literal["wordnet-glosses", "wordnet_glosses"], *, download: bool = False
+) -> Texts: ...
+@overload
+def load(name: Literal["cmudict"], *, download: bool = False) -> Pronunciations: ...
+@overload
+def load(
+    name: Literal["spoken-digits", "spoken_digits"], *, download: bool = False
+) -> Recordings: ...
+@overload
+def load(
+    name: Literal["japanese-vowels", "japanese_vowels", "basic-motions", "basic_motions"],
+    *,
+    download: bool = False,
+) -> dict[str, Recordings]: ...
+@overload
+def load(name: Literal["ag-news", "ag_news"], *, download: bool = False) -> dict[str, Texts]: ...
+@overload
+def load(
+    name: Literal["ptb", "wikitext-2", "wikitext_2"], *, download: bool = False
+) -> dict[str, list[str]]: ...
+@overload
 def load(name: str, *, download: bool = False) -> Any: ...
 
 
@@ -71,12 +145,14 @@ def load(name: str, *, download: bool = False) -> Any:
 
     Args:
         name: of the data set; ``python -m companion data list`` shows them.
+            An underscore counts as a hyphen.
         download: fetch what is not on this machine. Without it nothing uses the network.
 
     Returns:
-        The data as its loader reads it, such as ``Surnames`` or ``Digits``. A download set without
-        a loader of its own gives a dict from file name to path; the path of an archive is that of
-        the folder it is unpacked in, which is complete.
+        The data as its loader reads it, such as ``Surnames`` or ``Digits``; of a set that has
+        parts of its own a dict, ``train``, ``test`` and perhaps ``valid``. A download set without
+        a loader gives a dict from file name to path; the path of an archive is that of the folder
+        it is unpacked in, which is complete.
 
     Raises:
         TypeError: the name is no string.
@@ -97,7 +173,6 @@ def load(name: str, *, download: bool = False) -> Any:
         if download:
             fetch(name)
         paths = on_this_machine(entry)
-        if entry.loader is None:
-            return paths
+        return paths if entry.loader is None else entry.loader(paths)
     assert entry.loader is not None  # DataSet sees to it
     return entry.loader()

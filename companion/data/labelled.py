@@ -24,6 +24,53 @@ class Split(NamedTuple):
     test: Any
 
 
+class Rows:
+    """N rows in columns, a list each; what ``Tagged`` and ``Pronunciations`` have in common."""
+
+    # the fields with one entry a row
+    rows: ClassVar[tuple[str, ...]] = ()
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.rows[0]))
+
+    def subset(self, indices: Tensor) -> Self:
+        """The rows with these indices, in this order.
+
+        Args:
+            indices: int64 of shape (n,); a row may come several times.
+
+        Raises:
+            TypeError: indices is not a one-dimensional int64 tensor.
+            IndexError: there is no such row.
+        """
+        chosen = checked_indices(indices).tolist()
+        columns: dict[str, Any] = {
+            field: [getattr(self, field)[i] for i in chosen] for field in self.rows
+        }
+        return replace(self, **columns)  # type: ignore[type-var]  # those who inherit are dataclasses
+
+    def split(self, seed: int = 0, valid: float = 0.1, test: float = 0.1) -> Split:
+        """Divide the rows at random into three disjoint parts.
+
+        Args:
+            seed: the same seed gives the same parts on every machine and device.
+            valid: share of the rows for validation.
+            test: share of the rows for the test. What remains is for training.
+
+        Returns:
+            Split(train, valid, test), each of the class of the whole, in random order; the last
+            two have round(N · valid) and round(N · test) rows.
+
+        Raises:
+            ValueError: a share is negative, or they leave nothing for training.
+        """
+        checked_shares(valid, test)
+        order = torch.randperm(len(self), generator=cpu_generator(seed), device="cpu")
+        n_valid, n_test = round(len(self) * valid), round(len(self) * test)
+        sizes = [len(self) - n_valid - n_test, n_valid, n_test]
+        return Split(*(self.subset(part) for part in order.split(sizes)))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Labelled:
     """N rows with one label each; what ``Surnames`` and ``Digits`` have in common."""
@@ -48,13 +95,7 @@ class Labelled:
             TypeError: indices is not a one-dimensional int64 tensor.
             IndexError: there is no such row.
         """
-        if not isinstance(indices, Tensor) or indices.dtype != torch.int64 or indices.ndim != 1:
-            got = (
-                f"{indices.dtype} of shape {tuple(indices.shape)}"
-                if isinstance(indices, Tensor)
-                else type(indices).__name__
-            )
-            raise TypeError(f"indices: expected an int64 tensor of shape (n,), got {got}")
+        checked_indices(indices)
         chosen: dict[str, Any] = {"labels": self.labels[indices]}
         for field in self.rows:
             column = getattr(self, field)
@@ -80,11 +121,7 @@ class Labelled:
         Raises:
             ValueError: a share is negative, or they leave nothing for training.
         """
-        if not (valid >= 0 and test >= 0 and valid + test < 1):
-            raise ValueError(
-                "valid, test: expected shares of at least 0 with a sum below 1, "
-                f"got valid={valid}, test={test}"
-            )
+        checked_shares(valid, test)
         generator = cpu_generator(seed)
         parts: list[list[Tensor]] = [[], [], []]
         labels = self.labels.cpu()
@@ -100,6 +137,27 @@ class Labelled:
             rows = torch.cat(part) if part else labels[:0]
             shuffled.append(self.subset(_mixed(rows, generator)))
         return Split(*shuffled)
+
+
+def checked_indices(indices: Tensor) -> Tensor:
+    """The indices of rows, or an error that says what they ought to be."""
+    if not isinstance(indices, Tensor) or indices.dtype != torch.int64 or indices.ndim != 1:
+        got = (
+            f"{indices.dtype} of shape {tuple(indices.shape)}"
+            if isinstance(indices, Tensor)
+            else type(indices).__name__
+        )
+        raise TypeError(f"indices: expected an int64 tensor of shape (n,), got {got}")
+    return indices
+
+
+def checked_shares(valid: float, test: float) -> None:
+    """Refuse shares of the rows that cannot be."""
+    if not (valid >= 0 and test >= 0 and valid + test < 1):
+        raise ValueError(
+            "valid, test: expected shares of at least 0 with a sum below 1, "
+            f"got valid={valid}, test={test}"
+        )
 
 
 def _mixed(rows: Tensor, generator: torch.Generator) -> Tensor:

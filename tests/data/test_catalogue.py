@@ -84,7 +84,7 @@ def test_entries_that_are_refused(change, words):
         ("PTB", "did you mean 'ptb'"),
         ("Multi30k", "did you mean 'multi30k'"),
         ("conll-2000", "did you mean 'conll2000'"),
-        ("zzzzzzzz", "expected one of ag-news, conll2000"),
+        ("zzzzzzzz", "expected one of ag-news, basic-motions, cmudict"),
         ("", "expected one of"),
     ],
 )

@@ -42,9 +42,12 @@ def test_load_gives_the_paths(server, cache, catalogue):
     assert load("toy") == {"text.txt": cache / "toy" / "text.txt"}
 
 
-def test_load_calls_the_loader_after_fetching(server, cache, catalogue):
-    path = cache / "toy" / "text.txt"
-    catalogue(server.entry("whole", "text.txt", loader=lambda: path.read_bytes()[:5]))
+def test_load_calls_the_loader_with_the_paths(server, cache, catalogue):
+    def loader(paths):
+        assert paths == {"text.txt": cache / "toy" / "text.txt"}
+        return paths["text.txt"].read_bytes()[:5]
+
+    catalogue(server.entry("whole", "text.txt", loader=loader))
     assert load("toy", download=True) == b"to be"
 
 

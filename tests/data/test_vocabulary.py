@@ -5,11 +5,43 @@ import pickle
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from companion.data import Vocab, build_vocab_from_iterator
 from companion.data.vocabulary import vocab
 
 TEXTS = [["the", "cat", "sat"], ["the", "dog", "sat"], ["the", "end"]]
+
+
+def torchtext_tokens(texts, min_freq, specials, special_first, max_tokens):
+    """torchtext 0.18, torchtext/vocab/vocab_factory.py, written out once more."""
+    counts = {}
+    for text in texts:
+        for token in text:
+            counts[token] = counts.get(token, 0) + 1
+    pairs = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    if max_tokens is not None:
+        assert len(specials) < max_tokens
+        pairs = pairs[: max_tokens - len(specials)]
+    ordered = dict(pairs)
+    for token in specials:
+        ordered.pop(token, None)
+    tokens = [token for token, count in ordered.items() if count >= min_freq]
+    return specials + tokens if special_first else tokens + specials
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.text("aAbé<", max_size=9), max_size=5),
+    st.integers(0, 4),
+    st.lists(st.sampled_from(["<unk>", "a", "é", "z"]), max_size=3, unique=True),
+    st.booleans(),
+    st.none() | st.integers(4, 9),
+)
+def test_vocabularies_are_those_of_torchtext(texts, min_freq, specials, first, most):
+    got = build_vocab_from_iterator(texts, min_freq, specials, first, most)
+    assert got.get_itos() == torchtext_tokens(texts, min_freq, specials, first, most)
 
 
 def test_order_is_frequency_then_code_point():

@@ -1,0 +1,148 @@
+"""Extract the data set Japanese Vowels from the package aeon.
+
+    python tools/vendor_japanese_vowels.py           # downloads it with pip, checks its SHA-256
+    python tools/vendor_japanese_vowels.py some.whl  # uses a wheel that is already here
+
+No code of the package runs here: the two tables are read from the archive. The text does not
+depend on the machine. The packed bytes may, with another version of zlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+VERSION = "1.6.0"
+SHA256 = "d05227086706f80111ac5fee8de4d5d3115bb3bcfd1c786c8629393055816409"
+CHANNELS = 12
+TARGET = Path(__file__).resolve().parents[1] / "companion" / "data" / "files" / "japanese-vowels"
+
+LICENCE = """\
+Japanese Vowels, by Mineichi Kudo, Jun Toyama and Masaru Shimbo, from the UCI Machine Learning
+Repository, https://doi.org/10.24432/C5NS47.
+
+The repository distributes the data under the Creative Commons Attribution 4.0 International
+license (SPDX: CC-BY-4.0), https://creativecommons.org/licenses/by/4.0/. You may share and adapt
+it, also commercially, if you give credit and say what you changed. There is no warranty.
+
+The package aeon, from which the files were taken, has no statement of its own on this data. The
+package is under the BSD license that follows, and refers to the repository in the files.
+
+{license}"""
+
+SOURCE = """\
+Nine speakers, each saying the vowels a and e of Japanese: {total} utterances.
+
+package         aeon {version} (PyPI), see LICENCE
+package file    {package}
+package sha256  {sha256}
+path inside     aeon/datasets/data/JapaneseVowels/JapaneseVowels_<TRAIN|TEST>.ts
+script          tools/vendor_japanese_vowels.py
+result          train.txt.gz, test.txt.gz: gzip of text, one utterance a line
+train sha256    {train}
+test sha256     {test}
+utterances      {n_train} for training, {n_test} for the test
+
+What was done
+- The lines after @data are kept as they are: {channels} channels with : between them, each the
+  values of its frames with commas between them, and last the speaker, 1 to 9.
+
+The values are coefficients of a linear prediction analysis of degree 12: cepstra of frames of
+25.6 ms that are 6.4 ms apart, sampled at 10 kHz (documentation of the repository). An utterance
+has {shortest} to {longest} frames. The speakers are the same in both parts, each with 30
+utterances in the first.
+"""
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write atomically: a reader sees the old file or the new one."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+        file.write(data)
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
+
+
+def package_path(given: str | None, folder: str) -> Path:
+    if given is None:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
+        subprocess.run([*pip, f"aeon=={VERSION}"], check=True)
+        (path,) = Path(folder).glob("*.whl")
+    else:
+        path = Path(given)
+    found = digest(path.read_bytes())
+    if found != SHA256:
+        raise SystemExit(f"{path.name}: expected SHA-256 {SHA256}, got {found}")
+    return path
+
+
+def utterances(table: str) -> list[str]:
+    """The lines after @data, each with its channels of equal length and a speaker."""
+    _, marker, rest = table.partition("@data\n")
+    lines = rest.splitlines()
+    if not marker or not lines:
+        raise SystemExit("JapaneseVowels: expected lines after @data")
+    for line in lines:
+        *channels, speaker = line.split(":")
+        lengths = {len(channel.split(",")) for channel in channels}
+        if len(channels) != CHANNELS or len(lengths) != 1 or speaker not in "123456789":
+            raise SystemExit(f"JapaneseVowels: expected {CHANNELS} channels, got {line[:60]}")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("package", nargs="?", help="a file of the package that is already here")
+    given = parser.parse_args().package
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = package_path(given, folder)
+        with zipfile.ZipFile(path) as wheel:
+            license = wheel.read(f"aeon-{VERSION}.dist-info/licenses/LICENSE").decode()
+            base = "aeon/datasets/data/JapaneseVowels/JapaneseVowels_"
+            parts = {
+                part: utterances(wheel.read(f"{base}{part.upper()}.ts").decode())
+                for part in ("train", "test")
+            }
+    if not license.startswith("BSD 3-Clause License"):
+        raise SystemExit("LICENSE: expected the BSD 3-Clause License")
+
+    packed = {
+        part: gzip.compress("".join(line + "\n" for line in lines).encode(), 9, mtime=0)
+        for part, lines in parts.items()
+    }
+    lengths = [line.partition(":")[0].count(",") + 1 for lines in parts.values() for line in lines]
+    note = SOURCE.format(
+        total=len(lengths),
+        version=VERSION,
+        package=path.name,
+        sha256=SHA256,
+        train=digest(packed["train"]),
+        test=digest(packed["test"]),
+        n_train=len(parts["train"]),
+        n_test=len(parts["test"]),
+        channels=CHANNELS,
+        shortest=min(lengths),
+        longest=max(lengths),
+    )
+    TARGET.mkdir(parents=True, exist_ok=True)
+    for part, data in packed.items():
+        write(TARGET / f"{part}.txt.gz", data)
+    write(TARGET / "LICENCE", LICENCE.format(license=license).encode())
+    write(TARGET / "SOURCE", note.encode())
+    sizes = ", ".join(f"{part} {len(data)} bytes" for part, data in packed.items())
+    print(f"{len(lengths)} utterances; {sizes}")
+
+
+if __name__ == "__main__":
+    main()
