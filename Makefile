@@ -9,7 +9,7 @@ BIN  := $(VENV)/bin
 JOBS ?= 2
 PORT ?= 8000
 # Every extra that the two commands need; one environment serves both.
-EXTRAS := book,test
+EXTRAS := book,test,train
 # torch comes first and pinned: a bare range may pull another CUDA build of several GB.
 # CPU only on Linux: make TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu" book
 TORCH ?= $(shell grep '^torch==' constraints.txt)
@@ -21,6 +21,7 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export COMPANION_DEVICE ?= cpu
 
+STAMP    := _build/.chapters-$(COMPANION_DEVICE)
 START    := $(shell date +%s)
 took      = printf '   %s: %s s\n' "$(1)" $$(( $$(date +%s) - $(2) ))
 say       = printf '\n== %s\n' "$(1)"
@@ -42,7 +43,7 @@ help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
 
 .PHONY: book
-book: _build/.chapters ## set up, execute every chapter, build the site with warnings as errors
+book: $(STAMP) ## set up, execute every chapter, build the site with warnings as errors
 	@$(call say,Building the site)
 	@t=$$(date +%s); rm -rf _build/html _build/.doctrees; $(BUILD_SITE); $(call took,site,$$t)
 	@$(CHAPTERS_VERDICT) || printf '\nWARNING: some outputs differ from the stored ones (above, and _build/chapters.log).\nThe book shows what this machine computed; make test fails.\n'
@@ -50,12 +51,12 @@ book: _build/.chapters ## set up, execute every chapter, build the site with war
 	@printf '\nThe book is at file://%s/_build/html/index.html (or: make serve)\n' "$(CURDIR)"
 # Without rm -rf edited styles and pages of dropped sources stay as they were; --all for the same reason.
 BUILD_SITE = $(BIN)/jupyter-book build -q . -W -n --keep-going --all > _build/site.log 2>&1 || { cat _build/site.log; exit 1; }
-CHAPTERS_VERDICT = grep -qx 0 _build/.chapters
+CHAPTERS_VERDICT = grep -qx 0 $(STAMP)
 
 .PHONY: test
-test: lint _build/.chapters ## lint, types, spelling, chapters (strict nbval), site, unit tests, doctests, contract
+test: lint $(STAMP) ## lint, types, spelling, chapters (strict nbval), site, unit tests, doctests, contract
 	@$(call say,Chapters: outputs against the stored ones (last execution))
-	@$(CHAPTERS_VERDICT) || { tail -n 80 _build/chapters.log; rm -f _build/.chapters; \
+	@$(CHAPTERS_VERDICT) || { tail -n 80 _build/chapters.log; rm -f $(STAMP); \
 	  echo 'nbval failed (above; whole report in _build/chapters.log)'; exit 1; }
 	@tail -n 1 _build/chapters.log
 	@$(call say,Building the site)
@@ -77,14 +78,14 @@ lab: $(VENV)/.ok ## open the chapters in JupyterLab (installs it into the enviro
 	cd book && exec $(abspath $(BIN))/python -m jupyterlab
 
 .PHONY: chapters
-chapters: _build/.chapters ## execute every chapter once, under strict nbval
-	@$(CHAPTERS_VERDICT) || { rm -f _build/.chapters; exit 1; }
+chapters: $(STAMP) ## execute every chapter once, under strict nbval
+	@$(CHAPTERS_VERDICT) || { rm -f $(STAMP); exit 1; }
 
 # Every chapter runs ONCE, under nbval; conftest.py writes what nbval saw into the cache from which the
 # book is built. jupyter-cache notices edited cells, not an edited package: hence the prerequisites, and
 # a fresh cache. The stamp holds nbval's exit code: a reader gets a book even where a number differs.
-_build/.chapters: $(VENV)/.ok $(SOURCES) $(CHAPTERS)
-	@mkdir -p _build; rm -rf _build/.jupyter_cache _build/.doctrees
+$(STAMP): $(VENV)/.ok $(SOURCES) $(CHAPTERS)
+	@mkdir -p _build; rm -rf _build/.jupyter_cache _build/.doctrees _build/.chapters-*
 	@$(call say,Executing $(words $(CHAPTERS)) chapters)
 	@t=$$(date +%s); code=0; \
 	if [ -n "$(CHAPTERS)" ]; then BOOK_CACHE="$(CURDIR)/_build/.jupyter_cache" $(NBVAL) $(CHAPTERS) 2>&1 \
@@ -128,14 +129,14 @@ coverage: $(VENV)/.ok ## unit tests with the package's coverage
 
 # Jupyter Book 1 is in maintenance. This is the way out of it, kept passable.
 .PHONY: sphinx
-sphinx: _build/.chapters ## the same book by plain Sphinx, without Jupyter Book's command
+sphinx: $(STAMP) ## the same book by plain Sphinx, without Jupyter Book's command
 	@trap 'rm -f conf.py' EXIT; $(BIN)/jupyter-book config sphinx . >/dev/null; \
 	PYTHONPATH=book/_ext $(BIN)/sphinx-build -q -W -n --keep-going -b html -d _build/.doctrees-sphinx \
 	  -D nb_execution_cache_path=_build/.jupyter_cache . _build/sphinx
 	@echo '_build/sphinx/index.html'
 
 .PHONY: links
-links: _build/.chapters ## ask every outside address of the book (needs a network)
+links: $(STAMP) ## ask every outside address of the book (needs a network)
 	$(BIN)/jupyter-book build -q . --builder linkcheck --path-output _build/links
 
 .PHONY: lock

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-__all__ = ["Average", "modes", "to_device"]
+__all__ = ["Average", "Buffers", "modes", "tensors_of", "to_device"]
 
 
 def to_device(batch: Any, device: torch.device | str) -> Any:
@@ -77,6 +77,27 @@ class Average:
             self._sums[name] = self._sums.get(name, 0.0) + weight * value
         self.weight += weight
 
+    def state(self) -> dict[str, Any]:
+        """The sums, as plain numbers; :meth:`sum_of` takes them."""
+        return dict(vars(self))
+
+    @classmethod
+    def sum_of(cls, states: Iterable[Mapping[str, Any]]) -> Average:
+        """The average over all that some averages have seen, given by their :meth:`state`."""
+        whole = cls()
+        for state in states:
+            whole.batches += state["batches"]
+            whole.usable += state["usable"]
+            whole.weight += state["weight"]
+            if whole._sums and state["_sums"] and set(whole._sums) != set(state["_sums"]):
+                raise ValueError(
+                    "objective returned other metrics in one process than in another: "
+                    f"{sorted(set(whole._sums) ^ set(state['_sums']))}"
+                )
+            for name, total in state["_sums"].items():
+                whole._sums[name] = whole._sums.get(name, 0.0) + total
+        return whole
+
     def checked(self, name: str) -> Average:
         """Return self, or raise ``ValueError`` if there was nothing to average over."""
         if self.batches == 0:
@@ -94,6 +115,16 @@ class Average:
     def metrics(self) -> dict[str, float]:
         """Weighted mean of each metric; empty if nothing was entered."""
         return {name: total / self.weight for name, total in self._sums.items() if name}
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, also those that a ``state_dict`` leaves out; tied ones once.
+
+    Example:
+        >>> list(tensors_of(nn.BatchNorm1d(1, affine=False)))
+        ['running_mean', 'running_var', 'num_batches_tracked']
+    """
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 class Buffers:

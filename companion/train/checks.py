@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any
@@ -12,12 +13,29 @@ import torch
 from torch import Tensor, nn
 
 from companion.reproduce import check_seed
+from companion.train.generators import Source
+from companion.train.stopping import EarlyStopping
 
-__all__ = ["check_entries", "check_fit", "check_options", "check_parts", "checked"]
+__all__ = [
+    "check_checkpoint",
+    "check_entries",
+    "check_fit",
+    "check_options",
+    "check_parts",
+    "checked",
+]
 
 
-def check_parts(model: Any, objective: Any, optimizer: Any, scheduler: Any) -> None:
-    """Raise ``TypeError`` for what cannot be a model, objective, optimizer or scheduler."""
+def check_parts(
+    model: Any,
+    objective: Any,
+    optimizer: Any,
+    scheduler: Any,
+    step_scheduler: Any,
+    early_stopping: Any,
+    generators: Any,
+) -> None:
+    """Raise ``TypeError`` for what cannot be a part of a trainer."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {_what(model)}")
     if not callable(objective):
@@ -29,16 +47,39 @@ def check_parts(model: Any, objective: Any, optimizer: Any, scheduler: Any) -> N
         )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise TypeError("optimizer: LBFGS calls the objective itself and does not fit here")
-    stepped = callable(getattr(scheduler, "step", None)) and not isinstance(scheduler, type)
-    if scheduler is not None and not stepped:
+    for name, part in {"scheduler": scheduler, "step_scheduler": step_scheduler}.items():
+        stepped = callable(getattr(part, "step", None)) and not isinstance(part, type)
+        if part is not None and not stepped:
+            raise TypeError(
+                f"{name} must be a learning rate scheduler made with the optimizer, "
+                f"got {_what(part)}"
+            )
+    if isinstance(step_scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise TypeError(
-            f"scheduler must be a learning rate scheduler made with the optimizer, "
-            f"got {_what(scheduler)}"
+            "step_scheduler: ReduceLROnPlateau waits for a loss, and a step has none that means "
+            "much; give it as scheduler"
+        )
+    if early_stopping is not None and not isinstance(early_stopping, EarlyStopping):
+        raise TypeError(
+            f"early_stopping must be a companion.train.EarlyStopping, got {_what(early_stopping)}"
+        )
+    several = isinstance(generators, Sequence)
+    if not several or not all(isinstance(part, Source) for part in generators):
+        raise TypeError(
+            "generators must be a sequence of generators of torch, NumPy or Python's random, "
+            f"got {_what(generators)}"
         )
 
 
 def check_options(
-    clip_norm: Any, max_bad_steps: Any, progress: Any, seed: Any, stateful: Any
+    clip_norm: Any,
+    accumulate: Any,
+    precision: Any,
+    max_bad_steps: Any,
+    progress: Any,
+    seed: Any,
+    stateful: Any,
+    own_batches: Any,
 ) -> None:
     """Raise ``TypeError`` or ``ValueError`` for an option that has no meaning."""
     if clip_norm is not None:
@@ -47,14 +88,15 @@ def check_options(
             raise TypeError(f"clip_norm must be a number > 0 or None, got {_what(clip_norm)}")
         if not (clip_norm > 0 and math.isfinite(clip_norm)):
             raise ValueError(f"clip_norm must be a number > 0 or None, got {clip_norm!r}")
-    if isinstance(max_bad_steps, bool) or not isinstance(max_bad_steps, Integral):
-        raise TypeError(f"max_bad_steps must be an int, got {_what(max_bad_steps)}")
-    if max_bad_steps < 1:
-        raise ValueError(f"max_bad_steps must be >= 1, got {max_bad_steps!r}")
+    _check_count("accumulate", accumulate)
+    _check_count("max_bad_steps", max_bad_steps)
+    if precision not in ("full", "bf16"):
+        raise ValueError(f"precision must be 'full' or 'bf16', got {precision!r}")
     if progress not in (None, True, False):
         raise TypeError(f"progress must be a bool or None, got {_what(progress)}")
-    if not isinstance(stateful, bool):
-        raise TypeError(f"stateful must be a bool, got {_what(stateful)}")
+    for name, value in {"stateful": stateful, "own_batches": own_batches}.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be a bool, got {_what(value)}")
     if seed is not None:
         check_seed(seed)
 
@@ -76,6 +118,22 @@ def check_fit(train: Any, valid: Any, epochs: Any) -> None:
                 f"{name} is a one-shot iterator ({type(data).__name__}): it would be empty "
                 f"after the first of {epochs} epochs; give a list or a DataLoader"
             )
+
+
+def check_checkpoint(checkpoint: Any, every: Any, keep: Any, resume: Any) -> None:
+    """Raise for a wish about checkpoints that has no meaning."""
+    if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
+        raise TypeError(f"checkpoint must be the path of a folder, got {_what(checkpoint)}")
+    if checkpoint is not None and os.path.exists(checkpoint) and not os.path.isdir(checkpoint):
+        raise NotADirectoryError(f"checkpoint: {checkpoint} is there, and is no folder")
+    if every is not None:
+        _check_count("every", every)
+    _check_count("keep", keep)
+    if not isinstance(resume, bool) and resume != "auto":
+        raise ValueError(f"resume must be True, False or 'auto', got {resume!r}")
+    if checkpoint is None and (every is not None or resume):
+        name = "every" if every is not None else "resume"
+        raise ValueError(f"{name}: there is no folder for checkpoints; say checkpoint=...")
 
 
 def check_entries(result: Any, stateful: bool) -> None:
@@ -122,6 +180,13 @@ def checked(
             "objective: mean_loss has no gradient; was it detached, or made under no_grad?"
         )
     return loss, count, {k: _real(f"metric {k!r}", v) for k, v in metrics.items()}
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an int, got {_what(value)}")
+    if value < 1:
+        raise ValueError(f"{name} must be >= 1, got {value!r}")
 
 
 def _numbers(value: Any) -> bool:

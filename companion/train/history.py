@@ -12,7 +12,11 @@ __all__ = ["History", "Skipped"]
 
 
 class Skipped(NamedTuple):
-    """A batch that changed no parameter and no buffer: epoch and batch count from 1."""
+    """A batch that changed no parameter and no buffer: epoch and batch count from 1.
+
+    Where a step is that of several batches and is skipped as a whole, it is the batch whose loss
+    is not finite, or, if it is the gradient of all that is not, the last one of the step.
+    """
 
     epoch: int
     batch: int

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import math
-import os
-import sys
-import time
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from companion.reproduce import seed_all
-from companion.train.batches import Average, Buffers, modes, to_device
-from companion.train.checks import check_entries, check_fit, check_options, check_parts, checked
-from companion.train.history import History, Skipped
-from companion.train.truncated import detached, tensors_in
+from companion.train.batches import Average, modes
+from companion.train.checks import check_checkpoint, check_fit, check_options, check_parts
+from companion.train.epochs import Epoch
+from companion.train.generators import Source
+from companion.train.history import History
+from companion.train.processes import processes
+from companion.train.progress import bar
+from companion.train.runs import Run
+from companion.train.steps import TrainingDiverged, measure, take_step
+from companion.train.stopping import EarlyStopping
 
 __all__ = ["Trainer", "TrainingDiverged"]
 
 Objective = Callable[[nn.Module, Any], tuple[Any, ...]]
-
-
-class TrainingDiverged(FloatingPointError):
-    """Several steps in a row had a loss or gradient that is not finite."""
 
 
 class Trainer:
@@ -47,8 +48,18 @@ class Trainer:
         optimizer: over the model's parameters.
         scheduler: stepped once an epoch; ``ReduceLROnPlateau`` is given the validation loss
             (the training loss, if there is no validation data).
+        step_scheduler: stepped after each step of the optimizer, for instance to warm up:
+            ``torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=500)``. Both may be
+            given; one that sets the rate instead of scaling it (``LambdaLR``) undoes the other.
+        early_stopping: see :class:`companion.train.EarlyStopping`.
         clip_norm: largest 2-norm of the whole gradient; longer ones are scaled down to it. torch
             cannot do that with sparse gradients: one is a ``TypeError`` at its step.
+        accumulate: batches for one step, whose gradient is that of the batches put together: the
+            mean weighted by their weights, also of the last ones, which may be fewer. If one of
+            them is not finite, none of them counts.
+        precision: ``"full"``, or ``"bf16"``: the objective runs under ``torch.autocast``, with
+            parameters and optimizer in the precision they have. (float16 is not offered: its range
+            ends at 65504, and what a recurrent network multiplies over the steps leaves it.)
         device: the model and the batches are moved there; by default where the model is.
         max_bad_steps: so many steps in a row that are not finite stop the run.
         progress: show a bar; by default in a terminal and in Jupyter, unless the environment
@@ -57,12 +68,25 @@ class Trainer:
         stateful: truncated backpropagation through time. The objective is called as
             ``objective(model, batch, state)`` and returns the new state last:
             ``(mean_loss, weight, state)`` or ``(mean_loss, weight, metrics, state)``. The state is
-            ``None`` at the start of each pass over the batches, and carried to the next batch
-            without its history (:func:`companion.train.detached`), also past a batch of weight 0,
-            unless the state that this batch returns holds NaN: then the one before it is kept.
-            After a step that is not finite it is ``None`` again. A third of three entries
+            ``None`` at the start of each pass over the batches, and carried to the next batch as
+            a copy without its history (:func:`companion.train.detached`), also past a batch of
+            weight 0, unless the state that this batch returns holds NaN: then the one before it
+            is kept. After a step that is not finite it is ``None`` again. A third of three entries
             that is a dict of numbers is taken for metrics whose state was forgotten, an error: a
-            state of that form needs the metrics, if only ``{}``, before it.
+            state of that form needs the metrics, if only ``{}``, before it. For a batch with fewer
+            rows the objective picks the state's (:func:`companion.train.state_rows`).
+        own_batches: under ``torchrun``, whether the batches of each process are its own part of
+            the data. By default all processes are given the same, and take turns: process p of P
+            takes every P-th, and their step is that of one that accumulates P times as many
+            batches. Stateful training needs own batches.
+        generators: for checkpoints: random generators (torch, NumPy, Python) that are drawn from,
+            beside the global ones and those that ``train`` and ``valid`` hold as attributes.
+
+    Under ``torchrun --nproc_per_node 2 script.py`` the processes train one model, that of the
+    first, by way of accelerate (the extra ``train``). ``device="cuda"`` becomes a device for each.
+    Weights and histories are the same in all; buffers are those of the first. On several machines
+    the same command runs on each, with torchrun's ``--nnodes`` and ``--rdzv_endpoint``; all must
+    see the folder for checkpoints.
 
     Raises:
         TypeError, ValueError: if an argument cannot be used.
@@ -88,33 +112,62 @@ class Trainer:
         optimizer: torch.optim.Optimizer,
         *,
         scheduler: Any = None,
+        step_scheduler: Any = None,
+        early_stopping: EarlyStopping | None = None,
         clip_norm: float | None = None,
+        accumulate: int = 1,
+        precision: str = "full",
         device: torch.device | str | None = None,
         max_bad_steps: int = 5,
         progress: bool | None = None,
         seed: int | None = None,
         stateful: bool = False,
+        own_batches: bool = False,
+        generators: Sequence[Source] = (),
     ) -> None:
-        check_parts(model, objective, optimizer, scheduler)
-        check_options(clip_norm, max_bad_steps, progress, seed, stateful)
-        if device is not None:
-            model.to(device)  # keeps the Parameter objects that the optimizer holds
+        check_parts(
+            model, objective, optimizer, scheduler, step_scheduler, early_stopping, generators
+        )
+        check_options(
+            clip_norm, accumulate, precision, max_bad_steps, progress, seed, stateful, own_batches
+        )
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if not any(id(parameter) in names for parameter in self.parameters):
             raise ValueError("optimizer holds no parameter of model; was it made for another?")
         self.names = [names.get(id(p), f"parameter {n}") for n, p in enumerate(self.parameters)]
+        where = torch.device(device) if device is not None else self.parameters[0].device
+        self.processes = processes(where)
+        self.device = self.processes.device
+        if device is not None or self.device != where:
+            model.to(self.device)  # keeps the Parameter objects that the optimizer holds
+        if stateful and self.processes.world > 1 and not own_batches:
+            raise ValueError(
+                "stateful: processes that take turns at the batches would carry a state past "
+                "those of the others; give each its own rows and say own_batches=True"
+            )
+        self.processes.spread([*self.parameters, *model.parameters(), *model.buffers()])
         self.model, self.objective, self.optimizer = model, objective, optimizer
-        self.scheduler, self.clip_norm = scheduler, clip_norm
-        self.device = torch.device(device) if device is not None else self.parameters[0].device
+        self.scheduler, self.step_scheduler = scheduler, step_scheduler
+        self.early_stopping, self.clip_norm = early_stopping, clip_norm
+        self.accumulate, self.precision, self.own_batches = accumulate, precision, own_batches
         self.max_bad_steps, self.progress, self.seed = max_bad_steps, progress, seed
-        self.stateful, self._state = stateful, None
+        self.stateful, self.generators = stateful, tuple(generators)
         self.history = History()
+        self._state: Any = None  # carried on
+        self._shapes: Any = None  # of the batch that it comes from
         self._bad: list[str] = []  # reasons of the bad steps in a row up to now
-        self._before: Buffers | None = None  # while training: buffers before the batch
 
     def fit(
-        self, train: Iterable[Any], valid: Iterable[Any] | None = None, epochs: int = 1
+        self,
+        train: Iterable[Any],
+        valid: Iterable[Any] | None = None,
+        epochs: int = 1,
+        *,
+        checkpoint: str | Path | None = None,
+        every: int | None = None,
+        keep: int = 2,
+        resume: bool | str = False,
     ) -> History:
         """Train for some epochs; a second call goes on, in the same history.
 
@@ -122,87 +175,99 @@ class Trainer:
         taken and ``grad_norm`` has them; if it comes in the validation, the epoch is there
         without one.
 
+        A run that is killed at any moment, and is started again with the same arguments and
+        ``resume``, ends with the same weights, optimizer state and history (durations aside) as
+        if it had not been killed: on the same CPU with as many threads, to the last bit. In the
+        middle of an epoch the batches taken already are read once more and dropped, so their order
+        must follow from the generators' states at its start, or its number (``set_epoch``).
+        Not kept: what the objective remembers otherwise (make it a buffer of the model), and the
+        generators in a ``DataLoader``'s workers that outlive the epoch (``persistent_workers``).
+
         Args:
             train: batches, iterated once an epoch (a list, a ``DataLoader`` …).
             valid: batches for :meth:`evaluate` at the end of each epoch.
-            epochs: passes over ``train``.
+            epochs: passes over ``train``; with ``resume``, those before the kill included.
+            checkpoint: a folder for checkpoints of this run, one after each epoch: safetensors
+                and JSON, nothing that can run (no pickle).
+            every: within an epoch, write one after so many steps too.
+            keep: so many checkpoints stay, the newest.
+            resume: go on from the newest that is whole; ``"auto"`` begins anew if there is none.
 
         Returns:
             the history of this trainer.
 
         Raises:
             TrainingDiverged: after ``max_bad_steps`` steps in a row that are not finite.
-            ValueError: if there is no batch, or a one-shot iterator is to be read twice.
-            TypeError: if ``train`` cannot be iterated, or ``epochs`` is no whole number.
+            ValueError: if there is no batch, or a one-shot iterator is to be read twice, or the
+                folder holds checkpoints that are not to be resumed.
+            TypeError: if an argument, or what a checkpoint is to keep, is not of a kind that fits.
+            FileNotFoundError: if there is no checkpoint to resume.
+            CheckpointError: if none is whole, or it is of another model, optimizer or version.
 
         Example:
-            >>> seed_all(0)
-            >>> model, x = nn.Linear(1, 1), torch.linspace(-1, 1, 8)[:, None]
-            >>> sgd = torch.optim.SGD(model.parameters(), lr=0.5)
-            >>> def objective(model, x):
-            ...     return (model(x) - 2 * x).square().mean(), len(x)
-            >>> history = Trainer(model, objective, sgd).fit([x[:6]], [x[6:]], epochs=3)
-            >>> len(history.train_loss), len(history.valid_loss), history.best()[0]
-            (3, 3, 3)
+            >>> from tempfile import mkdtemp
+            >>> def run(epochs, folder):
+            ...     seed_all(0)
+            ...     net, x = nn.Linear(1, 1), torch.linspace(-1, 1, 8)[:, None]
+            ...     sgd = torch.optim.SGD(net.parameters(), lr=0.5)
+            ...     fit = Trainer(net, lambda net, x: ((net(x) - x).pow(2).mean(), 8), sgd).fit
+            ...     return fit([x], [x], epochs, checkpoint=folder, resume="auto").train_loss
+            >>> folder, other = mkdtemp(), mkdtemp()
+            >>> run(2, folder) == run(2, folder) and run(3, folder) == run(3, other)
+            True
         """
         check_fit(train, valid, epochs)
+        check_checkpoint(checkpoint, every, keep, resume)
         if self.seed is not None:
             seed_all(self.seed)
-        history, last = self.history, len(self.history) + epochs
-        for epoch in range(len(history) + 1, last + 1):
-            start, steps = time.perf_counter(), len(history.grad_norm)
-            rate = float(self.optimizer.param_groups[0]["lr"])
+        history, stopping = self.history, self.early_stopping
+        if stopping is not None:
+            stopping.begin()
+        run = Run(self, train, valid, checkpoint, every, keep)
+        run.resume(resume)
+        last = run.first + epochs
+        while len(history) < last and not (stopping is not None and stopping.stopped):
+            epoch = run.epoch()
+            title = f"epoch {epoch.number}/{last}"
+            batches = bar(train, title, self.progress, self.processes.rank)
             try:
-                mean = self.train_epoch(_bar(train, f"epoch {epoch}/{last}", self.progress))
+                mean = self._train_epoch(batches, epoch, run)
             finally:
-                self._state = self._before = None  # the epoch is over; they hold memory
+                self._state = None  # the epoch is over; it may be large
             # entered before the validation: the steps are taken, even if that fails
             history.train_loss.append(mean.loss)
             history.add_metrics(history.train_metrics, mean.metrics)
-            history.learning_rate.append(rate)
-            history.seconds.append(time.perf_counter() - start)
-            validation = None
+            history.learning_rate.append(epoch.rate)
+            history.seconds.append(epoch.elapsed)
             if valid is not None:
-                validation = self.evaluate(valid)
-                history.add_validation(validation.loss, validation.metrics)
-                history.seconds[-1] = time.perf_counter() - start
-            if self.scheduler is not None and len(history.grad_norm) > steps:
-                if isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-                    self.scheduler.step((validation or mean).loss)
+                mean = self.evaluate(run.generators.draws(valid))
+                history.add_validation(mean.loss, mean.metrics)
+                history.seconds[-1] = epoch.elapsed
+            if self.scheduler is not None and len(history.grad_norm) > epoch.first_step:
+                if isinstance(self.scheduler, ReduceLROnPlateau):
+                    self.scheduler.step(mean.loss)
                 else:
                     self.scheduler.step()
+            if stopping is not None:
+                stopping.update(epoch.number, {**mean.metrics, "loss": mean.loss}, self.model)
+            run.save()
+        if stopping is not None:
+            stopping.restore(self.model)
         return history
 
-    def train_epoch(self, batches: Iterable[Any]) -> Average:
-        """Take one step for each batch; return the weighted means of loss and metrics."""
-        mean, self._state = Average(), None
+    def _train_epoch(self, batches: Iterable[Any], epoch: Epoch, run: Run) -> Average:
+        """Take a step for each group of batches; return the weighted means of loss and metrics."""
         with modes(self.model, training=True):
-            for batch in batches:
-                mean.batches += 1
-                self.optimizer.zero_grad()
-                loss, weight, metrics = self._measure(to_device(batch, self.device))
-                if weight == 0:  # nothing to learn from, and a mean over nothing may be NaN
-                    self._skip(mean.batches, "weight 0")
-                    continue
-                mean.usable += 1
-                if not loss.isfinite():
-                    self._bad_step(mean.batches, f"loss {loss.item()}")
-                    continue
-                loss.backward()
-                norm = self._gradient_norm()
-                if not math.isfinite(norm):
-                    self._bad_step(mean.batches, f"gradient of {self._culprit()}")
-                    continue
-                if self.clip_norm is not None:
-                    nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
-                self.optimizer.step()
-                self._bad.clear()
-                self.history.grad_norm.append(norm)
-                mean.add(loss.item(), weight, metrics)
-        return mean.checked("train")
+            for group in epoch.groups(batches, self.accumulate, self.own_batches):
+                take_step(self, group, epoch)
+                run.after_step(epoch)
+        means = self.processes.gather(epoch.mean.state())
+        return Average.sum_of(means).checked("train")
 
     def evaluate(self, batches: Iterable[Any]) -> Average:
         """Return the weighted means over some batches: no gradient, no dropout, no change.
+
+        Under ``torchrun`` every process has to call it; they share the batches as in ``fit``.
 
         Args:
             batches: what ``fit`` takes; iterated once.
@@ -221,100 +286,19 @@ class Trainer:
             >>> trainer.evaluate([torch.ones(4, 1)]).loss >= 0
             True
         """
-        mean, training = Average(), (self._state, self._before)  # of an epoch under way
+        mean, training = Average(), (self._state, self._shapes)  # of an epoch under way
         self._state = None
+        turns = 1 if self.own_batches else self.processes.world
+        mine = itertools.islice(batches, 0 if turns == 1 else self.processes.rank, None, turns)
         try:
             with modes(self.model, training=False), torch.no_grad():
-                for batch in batches:
+                for batch in mine:
                     mean.batches += 1
-                    loss, weight, metrics = self._measure(to_device(batch, self.device))
+                    loss, weight, metrics = measure(self, batch)
                     if weight > 0:
                         mean.usable += 1
                         mean.add(loss.item(), weight, metrics)
         finally:
-            self._state, self._before = training
-        return mean.checked("valid")
-
-    def _measure(self, batch: Any) -> tuple[Tensor, float, dict[str, float]]:
-        """Call the objective and check what it returns."""
-        self._before = Buffers(self.model) if torch.is_grad_enabled() else None
-        given = (batch, self._state) if self.stateful else (batch,)
-        result = self.objective(self.model, *given)
-        check_entries(result, self.stateful)
-        before = self._state
-        if self.stateful:
-            result, self._state = result[:-1], detached(result[-1])
-        loss, weight, metrics = checked(*result)
-        if weight == 0 and any(bool(t.isnan().any()) for t in tensors_in(self._state)):
-            self._state = before  # a mean over nothing is NaN, and so may be what it led to
-        return loss, weight, metrics
-
-    def _gradient_norm(self) -> float:
-        """Return the 2-norm of the whole gradient, 0 if there is none."""
-        for name, p in zip(self.names, self.parameters, strict=True):
-            if self.clip_norm is not None and p.grad is not None and p.grad.is_sparse:
-                raise TypeError(
-                    f"clip_norm: the gradient of {name} is sparse, which torch cannot clip; "
-                    "take clip_norm=None, or make the layer with sparse=False"
-                )
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norms = [torch.linalg.vector_norm(_dense(g)).to(self.device) for g in gradients]
-        return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0
-
-    def _culprit(self) -> str:
-        """Name the first parameter whose gradient is not finite, looked at before clipping."""
-        for name, parameter in zip(self.names, self.parameters, strict=True):
-            if parameter.grad is not None and not _dense(parameter.grad).isfinite().all():
-                return name
-        return "all parameters together (its norm overflows)"
-
-    def _skip(self, batch: int, reason: str) -> None:
-        """Record a batch that takes no step, and undo what it did to the buffers."""
-        if self._before is not None:
-            self._before.restore()
-        self.history.skipped.append(Skipped(len(self.history) + 1, batch, reason))
-
-    def _bad_step(self, batch: int, reason: str) -> None:
-        """Record a step that is not finite, leave no gradient behind, stop after several."""
-        self._bad.append(reason)
-        self._state = None  # what led to this step may be in it
-        self._skip(batch, f"{reason} is not finite")
-        self.optimizer.zero_grad()
-        if len(self._bad) < self.max_bad_steps:
-            return
-        first, count = self._bad[0], len(self._bad)
-        self._bad.clear()
-        weights = [
-            name
-            for name, parameter in zip(self.names, self.parameters, strict=True)
-            if not parameter.detach().isfinite().all()
-        ]
-        norms = self.history.grad_norm
-        raise TrainingDiverged(
-            f"{count} steps in a row were not finite, the last in epoch "
-            f"{len(self.history) + 1}, batch {batch}. First of them: {first}. Gradient norm of "
-            f"the last good step: {f'{norms[-1]:.3g}' if norms else 'there was none'}. "
-            f"Parameters: {f'{weights[0]} is not finite' if weights else 'all finite'}. Try a "
-            f"smaller learning rate (now {self.optimizer.param_groups[0]['lr']:g}), "
-            f"clip_norm (now {self.clip_norm}), and look for NaN or inf in the batch and for "
-            "log(0), division by 0 or an overflowing exp in the model or objective."
-        )
-
-
-def _dense(gradient: Tensor) -> Tensor:
-    return gradient.coalesce().values() if gradient.is_sparse else gradient
-
-
-def _bar(batches: Iterable[Any], title: str, show: bool | None) -> Iterable[Any]:
-    """Wrap batches in a progress bar (on stderr), or leave them as they are."""
-    wish = os.environ.get("COMPANION_PROGRESS", "")
-    if show is None and wish in ("0", "1"):
-        show = wish == "1"
-    if show is None:
-        watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-        show = watched and not ({"CI", "PYTEST_CURRENT_TEST"} & set(os.environ))
-    if not show:
-        return batches
-    from tqdm import tqdm
-
-    return tqdm(batches, desc=title, leave=False)
+            self._state, self._shapes = training
+        means = self.processes.gather(mean.state())
+        return Average.sum_of(means).checked("valid")

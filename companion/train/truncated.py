@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["detached", "truncated_gradient"]
+__all__ = ["compact", "detached", "state_rows", "tensors_in", "truncated_gradient"]
 
 
 def detached(state: Any) -> Any:
@@ -55,6 +55,86 @@ def detached(state: Any) -> Any:
         return new
     if any(True for _ in tensors_in(state)):
         raise TypeError(f"state: cannot detach the tensors in a {type(state).__name__}")
+    return state
+
+
+def compact(state: Any) -> Any:
+    """The same numbers as :func:`detached`, in tensors of their own, contiguous in memory.
+
+    A state may be a view of all outputs, which it would keep in memory. And sums over values that
+    lie otherwise in memory may be rounded otherwise: one read from a checkpoint is contiguous.
+    """
+    own = torch.contiguous_format
+    return _map(detached(state), lambda t: t.clone(memory_format=own))
+
+
+def state_rows(state: Any, rows: int | Tensor, dim: int = 1) -> Any:
+    """The state of some rows of a batch, for a batch that has only these rows, or others' order.
+
+    Args:
+        state: tensors however nested, each with the batch along ``dim``, or ``None``.
+        rows: how many, from the first on; or their indices (n,), integers.
+        dim: where the batch is: 1 in the states of this package and of torch, (layers, B, H).
+
+    Returns:
+        The state in the same containers, without its history.
+
+    Raises:
+        TypeError: if ``rows`` is neither an int nor a tensor of indices, or :func:`detached`
+            cannot take the state.
+        ValueError: if ``rows`` is below 0, or a tensor of the state has not these rows.
+
+    Example:
+        >>> h, c = torch.zeros(2, 8, 5), torch.zeros(2, 8, 5)
+        >>> [tuple(t.shape) for t in state_rows((h, c), 3)]
+        [(2, 3, 5), (2, 3, 5)]
+    """
+    if isinstance(rows, bool) or not isinstance(rows, int | Tensor):
+        raise TypeError(f"rows: expected an int or a tensor of indices, got {type(rows).__name__}")
+    if isinstance(rows, Tensor) and (
+        rows.dim() != 1 or rows.dtype not in (torch.int64, torch.int32)
+    ):
+        raise TypeError(
+            f"rows: expected indices (n,) of int64, got {tuple(rows.shape)} of {rows.dtype}"
+        )
+    if isinstance(rows, int) and rows < 0:
+        raise ValueError(f"rows: expected a number of rows >= 0, got {rows}")
+    index = torch.arange(rows) if isinstance(rows, int) else rows
+    least, most = (int(index.min()), int(index.max())) if index.numel() else (0, -1)
+
+    def pick(tensor: Tensor) -> Tensor:
+        if not -tensor.dim() <= dim < tensor.dim():
+            raise ValueError(f"state: expected a dimension {dim}, got {tuple(tensor.shape)}")
+        if least < 0 or most >= tensor.shape[dim]:
+            raise ValueError(
+                f"state: {tuple(tensor.shape)} has {tensor.shape[dim]} rows along dimension "
+                f"{dim}, row {least if least < 0 else most} was asked for; only None, the state "
+                "of the start, fits every batch"
+            )
+        return tensor.index_select(dim, index.to(tensor.device))
+
+    return _map(detached(state), pick)
+
+
+def _map(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A copy of what :func:`detached` returned, with every tensor changed."""
+    new: Any
+    if isinstance(state, Tensor):
+        return change(state)
+    if isinstance(state, tuple) and hasattr(state, "_fields"):
+        return type(state)(*(_map(value, change) for value in state))
+    if isinstance(state, tuple | list):
+        return type(state)([_map(value, change) for value in state])
+    if isinstance(state, Mapping):
+        new = copy.copy(state)
+        for key, value in state.items():
+            new[key] = _map(value, change)
+        return new
+    if is_dataclass(state) and not isinstance(state, type):
+        new = copy.copy(state)
+        for field in fields(state):
+            object.__setattr__(new, field.name, _map(getattr(state, field.name), change))
+        return new
     return state
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 import companion
 from companion.train import History, Skipped, Trainer, TrainingDiverged
-from companion.train import trainer as trainer_module
+from companion.train import progress as progress_module
 
 
 def linear(seed=0):
@@ -522,11 +522,11 @@ def test_progress(monkeypatch, capsys, wish, show, expected):
 def test_progress_by_itself(monkeypatch):
     for name in ("COMPANION_PROGRESS", "CI", "PYTEST_CURRENT_TEST"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(trainer_module.sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(progress_module.sys.stderr, "isatty", lambda: True, raising=False)
     batches = data()
-    assert trainer_module._bar(batches, "t", None) is not batches
+    assert progress_module.bar(batches, "t", None) is not batches
     monkeypatch.setenv("CI", "true")
-    assert trainer_module._bar(batches, "t", None) is batches
+    assert progress_module.bar(batches, "t", None) is batches
 
 
 def test_epochs_without_validation_are_not_renumbered():

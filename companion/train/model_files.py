@@ -1,0 +1,181 @@
+"""Trained models as files for other people: weights, and what the model was made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from companion.train.batches import tensors_of
+from companion.train.checkpoint import CheckpointError
+from companion.train.storage import pack, write_bytes
+
+__all__ = ["load_weights", "read_config", "save_model"]
+
+FORMAT, VERSION = "recurrence-companion model", 1
+
+
+def save_model(
+    model: nn.Module, path: str | Path, config: Mapping[str, Any] | None = None
+) -> None:
+    """Write a model's weights and its configuration into one safetensors file.
+
+    The file holds the parameters and buffers of ``state_dict()``, tied ones once, and in its
+    header the configuration as JSON. It holds nothing that can run. It is written beside its
+    place and then renamed: there is a whole file under this name, or the one before.
+
+    Args:
+        model: any module.
+        path: of the file, by custom ``….safetensors``; its folder must be there.
+        config: what is needed to make the model anew; only what JSON has.
+
+    Raises:
+        TypeError: if the configuration is not JSON, or a tensor cannot be held (a sparse one).
+
+    Example:
+        >>> import tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+        >>> net = nn.Linear(2, 1)
+        >>> save_model(net, path, {"inputs": 2})
+        >>> again = nn.Linear(read_config(path)["inputs"], 1)
+        >>> _ = load_weights(again, path)
+        >>> torch.equal(net.weight, again.weight)
+        True
+    """
+    from safetensors.torch import save
+
+    try:
+        text = json.dumps(dict(config or {}), allow_nan=False)
+        same = json.loads(text) == dict(config or {})
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"config: expected what JSON has, got something else: {error}") from error
+    if not same:  # a tuple would come back as a list, a key 1 as "1"
+        raise TypeError(f"config: expected what JSON has, got {config!r:.200}")
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in _kept(model).items():
+        pack(tensor, tensors, name)
+    kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    about = {"format": FORMAT, "version": VERSION, "model": kind, "config": json.loads(text)}
+    about["sha256"] = _digest(tensors)
+    partial = Path(f"{os.fspath(path)}.{os.getpid()}.partial")
+    try:
+        write_bytes(partial, save(tensors, metadata={"about": json.dumps(about)}))
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """Read the configuration that a model was saved with.
+
+    Args:
+        path: of a file that :func:`save_model` wrote.
+
+    Returns:
+        what was given to it.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        CheckpointError: if it is not such a file, or of another version.
+
+    Example:
+        >>> import tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+        >>> save_model(nn.Linear(2, 1), path, {"inputs": 2})
+        >>> read_config(path)
+        {'inputs': 2}
+    """
+    config: dict[str, Any] = _read(path, weights=False)[0]["config"]
+    return config
+
+
+@torch.no_grad()
+def load_weights(model: nn.Module, path: str | Path) -> dict[str, Any]:
+    """Give a model the weights from a file.
+
+    Args:
+        model: with the same parameters and buffers; dtype and device may differ and stay.
+        path: of a file that :func:`save_model` wrote.
+
+    Returns:
+        the configuration in it.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        CheckpointError: if it is damaged, not such a file, or of another model. The model is
+            then as it was.
+
+    Example:
+        >>> import tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+        >>> save_model(nn.Linear(2, 1), path)
+        >>> load_weights(nn.Linear(3, 1), path)
+        Traceback (most recent call last):
+        companion.train.checkpoint.CheckpointError: ... weight has shape (1, 2), the model's...
+    """
+    about, tensors = _read(path)
+    if _digest(tensors) != about["sha256"]:
+        raise CheckpointError(f"{os.fspath(path)}: the weights were changed since they were saved")
+    here = _kept(model)
+    missing, unknown = sorted(set(here) - set(tensors)), sorted(set(tensors) - set(here))
+    if missing or unknown:
+        raise CheckpointError(
+            f"{os.fspath(path)} is of another model ({about['model']}): it lacks {missing}, "
+            f"and has {unknown}, which the model has not"
+        )
+    for name, tensor in here.items():
+        if tensor.shape != tensors[name].shape:
+            raise CheckpointError(
+                f"{os.fspath(path)} is of another model: {name} has shape "
+                f"{tuple(tensors[name].shape)}, the model's {tuple(tensor.shape)}"
+            )
+    for name, tensor in here.items():
+        tensor.copy_(tensors[name])
+    config: dict[str, Any] = about["config"]
+    return config
+
+
+def _kept(model: nn.Module) -> dict[str, Tensor]:
+    """What a ``state_dict`` has, tied tensors once."""
+    names = model.state_dict(keep_vars=True)
+    extra = [name for name in names if name.endswith("_extra_state")]
+    if extra:
+        raise TypeError(f"model: {extra[0]} is no tensor, and a model's file holds only tensors")
+    return {name: tensor for name, tensor in tensors_of(model).items() if name in names}
+
+
+def _read(path: str | Path, *, weights: bool = True) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    from safetensors import safe_open
+
+    where = os.fspath(path)
+    if not os.path.isfile(where):
+        raise FileNotFoundError(f"path: there is no file {where}")
+    try:
+        with safe_open(where, framework="pt", device="cpu") as file:
+            names = file.keys() if weights else ()
+            tensors = {name: file.get_tensor(name) for name in names}
+            about = dict(json.loads((file.metadata() or {}).get("about", "{}")))
+    except Exception as error:  # whatever a damaged file leads to
+        raise CheckpointError(f"{where} cannot be read as safetensors: {error}") from error
+    version = about.get("format"), about.get("version")
+    if version != (FORMAT, VERSION):
+        raise CheckpointError(
+            f"{where}: expected {FORMAT!r}, version {VERSION}, got {version[0]!r}, "
+            f"version {version[1]!r}"
+        )
+    return about, tensors
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of names, dtypes, shapes and values."""
+    whole = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        whole.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        whole.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return whole.hexdigest()
