@@ -9,32 +9,56 @@ from companion.cells import (
     ARCHITECTURES,
     Architecture,
     Cell,
+    ClockworkRNNCell,
     GRUCell,
+    IndRNNCell,
+    LinearCell,
     LSTMCell,
+    QRNNCell,
     RNNCell,
+    SRU2017Cell,
+    SRUCell,
     spectral_radius,
 )
+from companion.exchange import from_torch, to_torch
 from companion.gates import GATE_ORDERS, convert_gates
 from companion.layers import Recurrence
+from companion.other_layers import QRNN, SRU, ClockworkRNN, IndRNN
 from companion.reproduce import default_device, deterministic, seed_all
+from companion.run.scan import scan
 from companion.torch_names import GRU, LSTM, RNN
+from companion.weight_drop import weight_drop
 
 __all__ = [
     "ARCHITECTURES",
     "GATE_ORDERS",
     "GRU",
     "LSTM",
+    "QRNN",
     "RNN",
+    "SRU",
     "Architecture",
     "Cell",
+    "ClockworkRNN",
+    "ClockworkRNNCell",
     "GRUCell",
+    "IndRNN",
+    "IndRNNCell",
     "LSTMCell",
+    "LinearCell",
+    "QRNNCell",
     "RNNCell",
     "Recurrence",
+    "SRU2017Cell",
+    "SRUCell",
     "convert_gates",
     "default_device",
     "deterministic",
+    "from_torch",
+    "scan",
     "seed_all",
     "spectral_radius",
+    "to_torch",
+    "weight_drop",
 ]
 __version__ = "0.1.0"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-__all__ = ["check_size", "check_sizes"]
+import torch
+
+__all__ = ["check_flag", "check_number", "check_size", "check_sizes"]
 
 
 def check_size(name: str, value: Any, least: int = 1) -> None:
@@ -24,10 +27,26 @@ def check_size(name: str, value: Any, least: int = 1) -> None:
         Traceback (most recent call last):
         ValueError: hidden_size: expected at least 1, got 0
     """
+    if isinstance(value, torch.SymInt):
+        return  # a size that torch.export leaves open
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name}: expected an int, got {type(value).__name__} ({value!r})")
     if value < least:
         raise ValueError(f"{name}: expected at least {least}, got {value}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a bool."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: expected True or False, got {value!r}")
+
+
+def check_number(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a finite real number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: expected a number, got {type(value).__name__} ({value!r})")
+    if not math.isfinite(value):
+        raise ValueError(f"{name}: expected a finite number, got {value}")
 
 
 def check_sizes(**sizes: tuple[Any, int]) -> None:

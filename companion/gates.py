@@ -32,6 +32,7 @@ def convert_gates(w: Tensor, cell: str, source: str, target: str, dim: int = 0) 
         A new tensor of the same shape.
 
     Raises:
+        TypeError: if w is no tensor, or dim no int.
         ValueError: if a name is unknown, or the dimension does not divide into the gates.
 
     Example:
@@ -39,16 +40,21 @@ def convert_gates(w: Tensor, cell: str, source: str, target: str, dim: int = 0) 
         >>> convert_gates(w, "gru", "torch", "keras").tolist()
         [2, 3, 0, 1, 4, 5]
     """
-    if cell not in GATE_ORDERS:
+    if not isinstance(w, Tensor):
+        got = type(w).__name__
+        raise TypeError(f"w: expected a tensor, got {got} (of an array make torch.as_tensor(w))")
+    if isinstance(dim, bool) or not isinstance(dim, int):
+        raise TypeError(f"dim: expected an int, got {dim!r}")
+    if not isinstance(cell, str) or cell not in GATE_ORDERS:
         raise ValueError(f"cell: expected one of {sorted(GATE_ORDERS)}, got {cell!r}")
     orders = GATE_ORDERS[cell]
     for name, value in (("source", source), ("target", target)):
-        if value not in orders:
+        if not isinstance(value, str) or value not in orders:
             raise ValueError(f"{name}: expected one of {sorted(orders)}, got {value!r}")
     if not -w.dim() <= dim < w.dim():
         raise ValueError(f"dim: expected a dimension of w, {w.dim()} in all, got {dim}")
     size, gates = w.shape[dim], orders[source]
-    if size % len(gates):
+    if size == 0 or size % len(gates):
         raise ValueError(f"w: expected {len(gates)} equal blocks in dimension {dim}, got {size}")
     blocks = dict(zip(gates, w.split(size // len(gates), dim), strict=True))
     return torch.cat([blocks[gate] for gate in orders[target]], dim)

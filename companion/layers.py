@@ -15,13 +15,15 @@ from torch.nn.utils.rnn import PackedSequence
 
 from companion.cells import Cell, State, bind, find, flat_state, map_state
 from companion.cells.base import (
-    check_flag,
-    check_size,
     check_state,
     check_tensor,
+    flat_sizes,
     stored_weight,
 )
+from companion.cells.noise import Zoneout, check_probability, zoneout_rates
+from companion.checks import check_flag, check_size
 from companion.run import Plan, plan_packed, plan_ragged, plan_whole, run
+from companion.run.plan import check_lengths, check_reset
 
 
 class Recurrence(nn.Module):
@@ -48,6 +50,12 @@ class Recurrence(nn.Module):
         dropout: probability of dropping an output between layers while training.
         bidirectional: whether to run both directions.
         device, dtype: of the weights.
+        recurrent_dropout: probability of dropping a unit of :math:`h_{t-1}` where the recurrent
+            weights read it, while training: one mask for all steps of a sequence and all gates
+            ("locked"; Gal and Ghahramani 2016).
+        zoneout: probability that a unit keeps its state, drawn anew at each step while training
+            and replaced by its mean in evaluation (Krueger et al. 2017); a number, or one for
+            each tensor of the state.
         options: further keyword arguments of the cell.
 
     Raises:
@@ -63,6 +71,8 @@ class Recurrence(nn.Module):
 
     # what error messages call the two arguments of forward
     _names = ("x", "state")
+    _unprinted: tuple[str, ...] = ()  # options of the cell
+    _batch_first = True  # the default, which a representation leaves out
 
     def __init__(
         self,
@@ -76,14 +86,14 @@ class Recurrence(nn.Module):
         bidirectional: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
         **options: Any,
     ) -> None:
         super().__init__()
         check_size("num_layers", num_layers)
-        if isinstance(dropout, bool) or not isinstance(dropout, int | float):
-            raise TypeError(f"dropout: expected a number, got {type(dropout).__name__}")
-        if not 0 <= dropout <= 1:
-            raise ValueError(f"dropout: expected a probability between 0 and 1, got {dropout}")
+        check_probability("dropout", dropout)
         if dropout and num_layers == 1:
             warnings.warn(
                 "dropout acts between layers: with num_layers=1 it has no effect",
@@ -98,9 +108,11 @@ class Recurrence(nn.Module):
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
         self.bidirectional = bidirectional
+        self.recurrent_dropout = check_probability("recurrent_dropout", recurrent_dropout)
         self.directions = 2 if bidirectional else 1
 
         make = _maker(cell, options)
+        self.options = dict(make.keywords)  # of the cell
         cells: list[Cell] = []
         width = input_size
         for layer in range(num_layers):
@@ -115,6 +127,7 @@ class Recurrence(nn.Module):
                     )
             width = self.directions * part.output_size
         self._cells = tuple(cells)  # in a tuple, so that they are not submodules
+        self.zoneout = zoneout_rates(zoneout, cells[0])
 
     def _take(self, part: Cell, end: str) -> None:
         """Make a cell's weights, buffers and inner modules ours; the cell keeps its equations."""
@@ -138,6 +151,27 @@ class Recurrence(nn.Module):
         lent |= {n: getattr(self, n + end) for n in (*part._buffers, *part._modules)}
         return bind(part, lent, self.training)
 
+    def _run(
+        self, cell: Cell, x: Tensor, sizes: list[int], state: State, form: str | None
+    ) -> tuple[Tensor, State]:
+        """One cell along packed rows, under the noise that was asked for."""
+        S, masked = flat_state(state)[0].shape[0], self.training and self.recurrent_dropout
+        cell.begin(S, x)
+        if masked:
+            ones = x.new_ones(S, flat_sizes(cell.state_size)[0])
+            cell._mask = F.dropout(ones, self.recurrent_dropout)
+        y, after = run(self._zoned(cell), x, sizes, state, form)
+        if masked and not cell._masked:
+            raise ValueError(
+                "recurrent_dropout: expected a cell whose update reads its state through "
+                f"self.recurrent(h), which {type(cell).__name__}.update does not"
+            )
+        _check_update(cell, y, after, x.shape[0], S, self._own())
+        return y, after
+
+    def _zoned(self, cell: Cell) -> Cell:
+        return cast(Cell, Zoneout(cell, self.zoneout)) if self.zoneout else cell
+
     @property
     def output_size(self) -> int:
         """Number of output features, both directions together."""
@@ -160,6 +194,8 @@ class Recurrence(nn.Module):
             ("layer", layer, self.num_layers),
             ("direction", direction, self.directions),
         ):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"{name}: expected an int, got {value!r}")
             if not 0 <= value < count:
                 raise IndexError(f"{name}: expected 0 to {count - 1}, got {value}")
         return self._lend(layer * self.directions + direction)
@@ -207,13 +243,19 @@ class Recurrence(nn.Module):
             unchanged.
 
         Raises:
-            ValueError: if the layer is bidirectional, or an argument does not fit.
+            ValueError: if the layer is bidirectional or trains with ``recurrent_dropout``, or an
+                argument does not fit.
             TypeError: if an argument has the wrong type.
         """
         if self.bidirectional:
             raise ValueError(
                 "step: a bidirectional layer cannot run step by step, since its backward half "
                 "starts at the end of the sequence"
+            )
+        if self.training and self.recurrent_dropout:
+            raise ValueError(
+                "step: recurrent_dropout keeps one mask for a whole sequence, which steps one by "
+                "one do not know; call eval() to stream, or forward to train"
             )
         check_tensor("x_t", x_t, own := self._own())
         if x_t.dim() not in (1, 2) or x_t.shape[-1] != self.input_size:
@@ -223,13 +265,13 @@ class Recurrence(nn.Module):
             )
         batched = x_t.dim() == 2
         x_t = x_t if batched else x_t.unsqueeze(0)
-        state = self._state(state, x_t, x_t.shape[0], batched)
+        state = self._state(state, x_t, x_t.shape[0], batched, "state")
         after = []
         for layer in range(self.num_layers):
             if layer:
                 x_t = F.dropout(x_t, self.dropout, self.training)
             cell, B = self._lend(layer), x_t.shape[0]
-            x_t, s = cell.update(cell.prepare(x_t), _pick(state, layer))
+            x_t, s = self._zoned(cell).update(cell.prepare(x_t), _pick(state, layer))
             _check_update(cell, x_t, s, B, B, own)
             after.append(s)
         state = _stack(after)
@@ -276,9 +318,10 @@ class Recurrence(nn.Module):
             x = x.unsqueeze(1)
         elif time:
             x = x.transpose(0, 1)
-        T, B = int(x.shape[0]), int(x.shape[1])  # under torch.jit.trace they are tensors
-        lengths = _check_lengths(lengths, B, T, batched)
-        reset = _check_reset(reset, B, T, batched, time)
+        # under torch.jit.trace both are tensors; torch.export may leave B open, a loop not T
+        T, B = int(x.shape[0]), int(x.shape[1]) if torch.jit.is_tracing() else x.shape[1]
+        lengths = check_lengths(lengths, B, T, batched)
+        reset = check_reset(reset, B, T, batched, time)
         state = self._state(state, x, B, batched)
         if lengths is None and reset is None:
             plan = plan_whole(T, B)
@@ -312,6 +355,12 @@ class Recurrence(nn.Module):
                 f"{self._names[0]}.data: expected (N, {self.input_size}) (input_size), "
                 f"got {tuple(rows.shape)}"
             )
+        falling = bool((sizes[1:] <= sizes[:-1]).all() and (sizes > 0).all())
+        if not falling or int(sizes.sum()) != len(rows):
+            raise ValueError(
+                f"{self._names[0]}.batch_sizes: expected positive sizes that never increase and "
+                f"sum to {len(rows)}, the rows of data, got {sizes.tolist()}"
+            )
         state = self._state(state, rows, int(sizes[0]) if len(sizes) else 0, True)
         if order is not None:
             state = cast(State, map_state(lambda s: s[:, order], state))
@@ -337,10 +386,7 @@ class Recurrence(nn.Module):
                 k = layer * self.directions + direction
                 cell = self._lend(k)
                 s = plan.start(_pick(state, k), _pick(initial, k), direction)
-                S = flat_state(s)[0].shape[0]
-                cell.begin(S, x)
-                y, s = run(cell, plan.mirror(x) if direction else x, plan.sizes, s, form)
-                _check_update(cell, y, s, x.shape[0], S, own)
+                y, s = self._run(cell, plan.mirror(x) if direction else x, plan.sizes, s, form)
                 outputs.append(plan.mirror(y) if direction else y)
                 after.append(plan.finish(s, direction))
             x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
@@ -368,13 +414,15 @@ class Recurrence(nn.Module):
                 f"got {x.shape[-1]}"
             )
 
-    def _state(self, state: State | None, x: Tensor, B: int, batched: bool) -> State:
+    def _state(
+        self, state: State | None, x: Tensor, B: int, batched: bool, name: str | None = None
+    ) -> State:
         """The state to start from, checked, with a batch dimension."""
         own = self._own()
         if state is None:
             return self._initial(B, x if own is None else own)
         lead = (len(self._cells), B) if batched else (len(self._cells),)
-        check_state(self._names[1], state, self._cells[0].state_size, lead, own)
+        check_state(name or self._names[1], state, self._cells[0].state_size, lead, own)
         return state if batched else cast(State, map_state(lambda s: s.unsqueeze(1), state))
 
     def extra_repr(self) -> str:
@@ -382,15 +430,21 @@ class Recurrence(nn.Module):
         text = f"{self.input_size}, {self.hidden_size}"
         if getattr(self, "proj_size", 0):
             text += f", proj_size={self.proj_size}"
+        defaults = inspect.signature(type(self._cells[0])).parameters
+        shown = {n: v for n, v in self.options.items() if n not in self._unprinted}
         for name, default in [
             ("num_layers", 1),
             ("bias", True),
-            ("batch_first", type(self) is Recurrence),
+            ("batch_first", self._batch_first),
             ("dropout", 0.0),
             ("bidirectional", False),
+            ("recurrent_dropout", 0.0),
+            ("zoneout", ()),
+            *((n, defaults[n].default if n in defaults else None) for n in shown),
         ]:
-            if getattr(self, name) != default:
-                text += f", {name}={getattr(self, name)}"
+            value = shown[name] if name in shown else getattr(self, name)
+            if value != default:
+                text += f", {name}={value}"
         if type(self) is Recurrence:
             return f"{type(self._cells[0]).__name__}, {text}"
         return text
@@ -401,7 +455,7 @@ def suffix(layer: int, direction: int) -> str:
     return f"_l{layer}" + ("_reverse" if direction else "")
 
 
-def _maker(cell: str | type[Cell], options: dict[str, Any]) -> Callable[..., Cell]:
+def _maker(cell: str | type[Cell], options: dict[str, Any]) -> functools.partial[Cell]:
     """The constructor of an architecture's cell, with its options and ours."""
     architecture = find(cell)
     for name, fixed in architecture.options.items():
@@ -437,45 +491,3 @@ def _pick(state: State, k: int) -> State:
 
 def _stack(states: list[State]) -> State:
     return cast(State, map_state(lambda *s: torch.stack(s), *states))
-
-
-def _check_lengths(lengths: Any, B: int, T: int, batched: bool) -> Tensor | None:
-    if lengths is None:
-        return None
-    if not batched and isinstance(lengths, int) and not isinstance(lengths, bool):
-        lengths = [lengths]
-    try:
-        n = torch.as_tensor(lengths, device=None if isinstance(lengths, Tensor) else "cpu")
-    except (TypeError, ValueError, RuntimeError) as e:
-        raise TypeError(f"lengths: expected {B} integers, got {lengths!r}") from e
-    if n.numel() == 0 and not isinstance(lengths, Tensor):
-        n = n.long()  # an empty list
-    if n.dtype.is_floating_point or n.dtype.is_complex or n.dtype == torch.bool:
-        raise TypeError(f"lengths: expected integers, got {n.dtype}")
-    if not batched and n.dim() == 0:
-        n = n.unsqueeze(0)
-    if n.shape != (B,):
-        raise ValueError(f"lengths: expected shape ({B},), one for each row, got {tuple(n.shape)}")
-    n = n.detach().cpu().long()
-    if B and not (0 <= int(n.min()) and int(n.max()) <= T):
-        raise ValueError(
-            f"lengths: expected values from 0 to {T}, the number of steps, got {n.tolist()}"
-        )
-    return n
-
-
-def _check_reset(reset: Any, B: int, T: int, batched: bool, time: int) -> Tensor | None:
-    """The resets as (B, T) on the CPU."""
-    if reset is None:
-        return None
-    if not isinstance(reset, Tensor) or reset.dtype != torch.bool:
-        got = reset.dtype if isinstance(reset, Tensor) else type(reset).__name__
-        raise TypeError(f"reset: expected a tensor of dtype torch.bool, got {got}")
-    shape = (T,) if not batched else (B, T) if time else (T, B)
-    if reset.shape != shape:
-        raise ValueError(
-            f"reset: expected shape {shape}, batch and time laid out as in the input, "
-            f"got {tuple(reset.shape)}"
-        )
-    reset = reset.detach().cpu()
-    return reset.unsqueeze(0) if not batched else reset if time else reset.t()

@@ -18,6 +18,9 @@ class _TorchLayer(Recurrence):
     """The calling convention of ``torch.nn.RNNBase``."""
 
     _names = ("input", "hx")
+    _unprinted = ("nonlinearity", "proj_size", "recurrent_init")  # as torch prints its layers
+    proj_size = 0
+    _batch_first = False
 
     def forward(
         self,
@@ -28,7 +31,11 @@ class _TorchLayer(Recurrence):
         reset: Tensor | None = None,
         form: str | None = None,
     ) -> tuple[Any, State]:
-        """The whole sequence; see :meth:`companion.Recurrence.forward`."""
+        """The whole sequence; see :meth:`companion.Recurrence.forward`.
+
+        As in torch, ``hx`` may be a list of the two tensors of a pair.
+        """
+        hx = tuple(hx) if isinstance(hx, list) else hx
         return super().forward(input, hx, lengths=lengths, reset=reset, form=form)
 
 
@@ -53,6 +60,8 @@ class RNN(_TorchLayer):
         device, dtype: of the weights.
         recurrent_init: how each ``weight_hh`` starts: ``"orthogonal"``, ``"identity"``, a function
             such as :func:`companion.spectral_radius` gives, or ``None`` for torch's uniform draw.
+        recurrent_dropout, zoneout: noise on the recurrent path while training; see
+            :class:`companion.Recurrence`.
 
     Raises:
         TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
@@ -89,6 +98,8 @@ class RNN(_TorchLayer):
         dtype: torch.dtype | None = None,
         *,
         recurrent_init: str | Initializer | None = None,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
     ) -> None:
         super().__init__(
             "rnn",
@@ -103,6 +114,8 @@ class RNN(_TorchLayer):
             dtype,
             nonlinearity=nonlinearity,
             recurrent_init=recurrent_init,
+            recurrent_dropout=recurrent_dropout,
+            zoneout=zoneout,
         )
         self.nonlinearity = nonlinearity
 
@@ -126,7 +139,10 @@ class LSTM(_TorchLayer):
         device, dtype: of the weights.
         peephole, coupled, layer_norm, forget_gate: options of the cell.
         forget_bias: start value of each forget gate's bias, in one vector, the other being 0.
+        chrono: longest lag that the gates should remember at the start; see the cell.
         recurrent_init: how each gate's block of ``weight_hh`` starts.
+        recurrent_dropout, zoneout: noise on the recurrent path while training; see
+            :class:`companion.Recurrence`.
 
     Raises:
         TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
@@ -165,7 +181,10 @@ class LSTM(_TorchLayer):
         layer_norm: bool = False,
         forget_gate: bool = True,
         forget_bias: float | None = None,
+        chrono: float | None = None,
         recurrent_init: str | Initializer | None = None,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
     ) -> None:
         super().__init__(
             "lstm",
@@ -184,7 +203,10 @@ class LSTM(_TorchLayer):
             layer_norm=layer_norm,
             forget_gate=forget_gate,
             forget_bias=forget_bias,
+            chrono=chrono,
             recurrent_init=recurrent_init,
+            recurrent_dropout=recurrent_dropout,
+            zoneout=zoneout,
         )
         self.proj_size = proj_size
 
@@ -205,7 +227,10 @@ class GRU(_TorchLayer):
         bidirectional: whether to run both directions.
         device, dtype: of the weights.
         reset_after: ``True`` as torch and cuDNN have it, ``False`` as first published.
+        chrono: longest lag that the update gate should remember at the start; see the cell.
         recurrent_init: how each gate's block of ``weight_hh`` starts.
+        recurrent_dropout, zoneout: noise on the recurrent path while training; see
+            :class:`companion.Recurrence`.
 
     Raises:
         TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
@@ -236,7 +261,10 @@ class GRU(_TorchLayer):
         dtype: torch.dtype | None = None,
         *,
         reset_after: bool = True,
+        chrono: float | None = None,
         recurrent_init: str | Initializer | None = None,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
     ) -> None:
         super().__init__(
             "gru",
@@ -250,5 +278,8 @@ class GRU(_TorchLayer):
             device,
             dtype,
             reset_after=reset_after,
+            chrono=chrono,
             recurrent_init=recurrent_init,
+            recurrent_dropout=recurrent_dropout,
+            zoneout=zoneout,
         )

@@ -20,7 +20,7 @@ def forms_of(name):
 
 
 every_architecture = pytest.mark.parametrize("name", companion.ARCHITECTURES)
-every_form = pytest.mark.parametrize("form", [None, *FORMS])
+every_form = pytest.mark.parametrize("form", forms_of("rnn"))  # of the plain layers
 every_case = pytest.mark.parametrize(
     "name, form", [(name, form) for name in companion.ARCHITECTURES for form in forms_of(name)]
 )

@@ -10,9 +10,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch loads its th
 
 import torch
 
-from companion.bench import gated
+from companion.bench import cells, gated, scan
 
-TABLES = {"gated": gated}
+TABLES = {"cells": cells, "gated": gated, "scan": scan}
+SMOKE: dict[str, list[tuple[int, ...]]] = {
+    "cells": [(4, 9, 5, 8)],
+    "gated": [(4, 9, 5, 6)],
+    "scan": [(2, 70, 3)],
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     table = TABLES[given.table]
     if given.smoke:
         given.seconds, given.rounds = 0.05, 1
-    table.measure(given.seconds, given.rounds, [(4, 9, 5, 6)] if given.smoke else table.GRID)
+    grid: list[tuple[int, ...]] = SMOKE[given.table] if given.smoke else table.GRID
+    table.measure(given.seconds, given.rounds, grid)
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -139,19 +139,31 @@ def measure(seconds: float, rounds: int, grid: list[tuple[int, ...]]) -> dict[st
     Raises:
         TypeError, ValueError: if there is no round, no shape, or no time.
     """
+    return compare(LAYERS, candidates, RATIOS, seconds, rounds, grid)
+
+
+def compare(
+    names: Sequence[str],
+    candidates: Callable[..., dict[str, Callable[[], None]]],
+    ratios: Mapping[str, tuple[str, str]],
+    seconds: float,
+    rounds: int,
+    grid: list[tuple[int, ...]],
+) -> dict[str, dict[str, Any]]:
+    """:func:`measure` for any layers, with any ways to run them, compared in any ratios."""
     check_size("rounds", rounds)
     if not grid:
         raise ValueError("grid: expected at least one shape (B, T, D, H)")
     results: dict[str, dict[str, Any]] = {}
-    for name in LAYERS:
-        columns: dict[str, list[list[float]]] = {label: [] for label in RATIOS}
+    for name in names:
+        columns: dict[str, list[list[float]]] = {label: [] for label in ratios}
         for shape in grid:
-            shown: dict[str, list[float]] = {label: [] for label in RATIOS}
+            shown: dict[str, list[float]] = {label: [] for label in ratios}
             for number in range(rounds):
                 seed_all(number)
                 times = interleaved(candidates(name, *shape), seconds)
                 middle = {k: statistics.median(v) for k, v in times.items()}
-                for label, (a, b) in RATIOS.items():
+                for label, (a, b) in ratios.items():
                     shown[label].append(middle[a] / middle[b])
             where = ",".join(map(str, shape))
             row = "  ".join(f"{k} {statistics.median(v):.2f}" for k, v in shown.items())

@@ -11,18 +11,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from companion.cells.base import Cell, State, bind, flat_state, map_state
+from companion.cells.clockwork import ClockworkRNNCell
 from companion.cells.gru import GRUCell
+from companion.cells.indrnn import IndRNNCell
 from companion.cells.initialize import spectral_radius
+from companion.cells.linear import LinearCell
 from companion.cells.lstm import LSTMCell
+from companion.cells.qrnn import QRNNCell
+from companion.cells.sru import SRU2017Cell, SRUCell
 from companion.cells.vanilla import RNNCell
 
 __all__ = [
     "ARCHITECTURES",
     "Architecture",
     "Cell",
+    "ClockworkRNNCell",
     "GRUCell",
+    "IndRNNCell",
     "LSTMCell",
+    "LinearCell",
+    "QRNNCell",
     "RNNCell",
+    "SRU2017Cell",
+    "SRUCell",
     "State",
     "bind",
     "find",
@@ -44,6 +55,13 @@ class Architecture:
     cell: type[Cell]
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raise for what cannot be made."""
+        if not (isinstance(self.cell, type) and issubclass(self.cell, Cell)):
+            raise TypeError(f"cell: expected a subclass of Cell, got {self.cell!r}")
+        if not isinstance(self.options, Mapping):
+            raise TypeError(f"options: expected a mapping, got {type(self.options).__name__}")
+
 
 ARCHITECTURES: dict[str, Architecture] = {
     "rnn": Architecture(RNNCell),
@@ -55,6 +73,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     "lstm_layer_norm": Architecture(LSTMCell, {"layer_norm": True}),
     "gru": Architecture(GRUCell),
     "gru_reset_before": Architecture(GRUCell, {"reset_after": False}),
+    "indrnn": Architecture(IndRNNCell),
+    "qrnn": Architecture(QRNNCell),
+    "qrnn_f": Architecture(QRNNCell, {"pooling": "f"}),
+    "qrnn_ifo": Architecture(QRNNCell, {"pooling": "ifo"}),
+    "sru": Architecture(SRUCell),
+    "sru_2017": Architecture(SRU2017Cell),
+    "clockwork": Architecture(ClockworkRNNCell),
 }
 
 

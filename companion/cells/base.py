@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
@@ -69,6 +70,9 @@ def check_tensor(name: str, x: Any, like: Tensor | None) -> None:
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    if x.is_nested or x.layout != torch.strided:
+        kind = "nested" if x.is_nested else str(x.layout)
+        raise ValueError(f"{name}: expected a dense tensor, got a {kind} one")
     if like is None:
         return
     if x.device != like.device:
@@ -105,12 +109,6 @@ def check_state(
 def flat_sizes(sizes: Sizes) -> tuple[int, ...]:
     """The sizes of a state's tensors as a tuple."""
     return sizes if isinstance(sizes, tuple) else (sizes,)
-
-
-def check_flag(name: str, value: Any) -> None:
-    """Raise unless ``value`` is a bool."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}: expected True or False, got {value!r}")
 
 
 class Cell(nn.Module):
@@ -161,8 +159,12 @@ class Cell(nn.Module):
 
     # names of weights that multiply the previous state, where `recurrent_init` applies
     recurrent_weights: ClassVar[tuple[str, ...]] = ("weight_hh",)
+    # how many tensors of the state zoneout may keep; None: all
+    zoned: ClassVar[int | None] = None
     state_size: Sizes
     output_size: int
+    _mask: Tensor | None = None  # of recurrent dropout, locked for one sequence
+    _masked = False  # whether `recurrent` was asked while there was a mask
     _lent: tuple[str, ...] | None = None  # names of the weights a layer lends
     _absent: frozenset[str] | set[str] = frozenset()  # those of them that are None
 
@@ -182,6 +184,10 @@ class Cell(nn.Module):
         *shape: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> nn.Parameter:
         """A parameter of this shape, NaN until :meth:`reset_parameters` fills it."""
+        if dtype is not None and not isinstance(dtype, torch.dtype):
+            raise TypeError(f"dtype: expected a torch.dtype, got {dtype!r}")
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise ValueError(f"dtype: expected one with fractions, such as float32, got {dtype}")
         return nn.Parameter(torch.full(shape, float("nan"), device=device, dtype=dtype))
 
     def weights(self) -> dict[str, Tensor]:
@@ -205,14 +211,16 @@ class Cell(nn.Module):
         block (one gate) at a time. Modules inside the cell reset themselves.
         """
         bound = 1 / math.sqrt(self.hidden_size)
-        stored = {n: stored_weight(self, n) for n in self.weight_names()}
+        names = self.weight_names()
+        if nn.utils.parametrize.is_parametrized(self):
+            names = (*names, *cast(nn.ModuleDict, self.parametrizations))
+        stored = {n: stored_weight(self, n) for n in names}
         for w in stored.values():
             if w is not None:
                 nn.init.uniform_(w, -bound, bound)
         if self.recurrent_init is not None:
             for name in self.recurrent_weights:
-                whole = stored[name] if name in stored else stored_weight(self, name)
-                for block in whole.detach().split(self.hidden_size):
+                for block in stored[name].detach().split(self.hidden_size):
                     result = self.recurrent_init(block)
                     if result is not None and result is not block:
                         raise TypeError(
@@ -231,8 +239,29 @@ class Cell(nn.Module):
         """What must wait: ``(n, G)`` and the state give the output ``(n, H)`` and a new state."""
         raise NotImplementedError(f"{type(self).__name__} has no update")
 
+    def extra_repr(self) -> str:
+        """Sizes, and the options that differ from their defaults, as torch prints its cells."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, option in inspect.signature(type(self)).parameters.items():
+            value = getattr(self, name, option.default)
+            plain = name not in ("input_size", "hidden_size", "device", "dtype", "recurrent_init")
+            if plain and option.kind is not option.VAR_KEYWORD and value != option.default:
+                text += f", {name}={value}"
+        return text
+
     def begin(self, batch_size: int, like: Tensor) -> None:
         """Draw what stays fixed for one whole sequence; called on the copy a layer binds."""
+
+    def recurrent(self, h: Tensor) -> Tensor:
+        """:math:`h_{t-1}` as the recurrent weights see it: under recurrent dropout, masked.
+
+        A cell that calls this where it multiplies the previous state can be run with
+        ``recurrent_dropout``. The mask is drawn once for each sequence, before its first step.
+        """
+        if self._mask is None:
+            return h
+        self._masked = True
+        return h * self._mask[: h.shape[0]]
 
     def initial_state(self, batch_size: int, like: Tensor | None = None) -> State:
         """The state before the first step, zeros.
@@ -293,6 +322,7 @@ class Cell(nn.Module):
                 f"got {input.shape[-1]}"
             )
         batched = input.dim() == 2
+        hx = tuple(hx) if isinstance(hx, list) else hx  # torch takes one, too
         if hx is None:
             hx = self.initial_state(len(input) if batched else 1, input if own is None else own)
         else:
@@ -306,7 +336,13 @@ class Cell(nn.Module):
 def stored_weight(module: nn.Module, name: str) -> Any:
     """A weight as it is stored: behind a parametrization, the parameter that training changes."""
     if not nn.utils.parametrize.is_parametrized(module, name):
-        return getattr(module, name)
+        w, lends = getattr(module, name), getattr(module, "_lent", None) is not None
+        if w is not None and name not in module._parameters and not lends:
+            raise ValueError(
+                f"reset_parameters: {name} is computed by a hook of old-style weight_norm, "
+                "spectral_norm or prune; remove that first"
+            )
+        return w
     behind = cast(Any, module.parametrizations)[name]
     if not hasattr(behind, "original"):
         raise ValueError(

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from companion.cells.base import Cell
-from companion.cells.initialize import Initializer
+from companion.cells.base import Cell, stored_weight
+from companion.cells.initialize import Initializer, check_chrono, chrono_bias
+from companion.checks import check_flag
 
 
 class GRUCell(Cell):
@@ -32,8 +33,15 @@ class GRUCell(Cell):
         bias: whether the biases exist.
         device, dtype: of the weights.
         reset_after: ``True`` as torch and cuDNN have it, ``False`` as first published.
+        chrono: the longest lag in steps that the update gate should remember at the start, more
+            than 2: its bias, by which z keeps the state, is drawn as
+            :math:`\log U(1, T_{max} - 1)` in ``bias_ih``, with 0 in ``bias_hh`` (Tallec and
+            Ollivier 2018); ``None``: drawn as every weight.
         recurrent_init: how each gate's block of :math:`W_{hh}` starts; see
             :func:`companion.spectral_radius`.
+
+    Raises:
+        ValueError: if ``chrono`` is out of range, or there is no bias to set.
 
     Shapes:
         ``weight_ih`` (3H, D), ``weight_hh`` (3H, H), biases (3H,); input (B, D), state and output
@@ -54,10 +62,17 @@ class GRUCell(Cell):
         dtype: torch.dtype | None = None,
         *,
         reset_after: bool = True,
+        chrono: float | None = None,
         recurrent_init: str | Initializer | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, recurrent_init=recurrent_init)
-        self.bias, self.reset_after = bias, reset_after
+        check_flag("bias", bias)
+        check_flag("reset_after", reset_after)
+        if chrono is not None:
+            check_chrono(chrono)
+            if not bias:
+                raise ValueError("chrono: expected None where there is no bias")
+        self.bias, self.reset_after, self.chrono = bias, reset_after, chrono
         new, G = dict[str, Any](device=device, dtype=dtype), 3 * hidden_size
         self.weight_ih = self.weight(G, input_size, **new)
         self.weight_hh = self.weight(G, hidden_size, **new)
@@ -65,13 +80,23 @@ class GRUCell(Cell):
         self.bias_hh = self.weight(G, **new) if bias else None
         self.reset_parameters()
 
+    def reset_parameters(self) -> None:
+        """As every cell; then the update gate's bias, if ``chrono`` asks for it."""
+        super().reset_parameters()
+        if self.chrono is not None and self.bias_ih is not None and self.bias_hh is not None:
+            z = stored_weight(self, "bias_ih")[: self.hidden_size]
+            with torch.no_grad():
+                for name, b in (("bias_ih", chrono_bias(z, self.chrono)), ("bias_hh", 0)):
+                    stored_weight(self, name)[self.hidden_size : 2 * self.hidden_size] = b
+
     def prepare(self, x: Tensor) -> Tensor:
         """W_ih x_t + b_ih, for all steps at once; b_hn must wait inside the reset gate."""
         return F.linear(x, self.weight_ih, self.bias_ih)
 
     def update(self, u_t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         """h_t = (1 − z_t) n_t + z_t h_{t-1}."""
-        z, n = self.reset_after_product(u_t, h) if self.reset_after else self.reset_before(u_t, h)
+        gates = self.reset_after_product if self.reset_after else self.reset_before
+        z, n = gates(u_t, self.recurrent(h))
         h = (1 - z) * n + z * h
         return h, h
 
@@ -83,14 +108,10 @@ class GRUCell(Cell):
         return z, torch.tanh(u_n + r * a_n)
 
     def reset_before(self, u_t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """z_t and n_t, the reset gate on h_{t-1}."""
+        """z_t and n_t, the reset gate on h_{t-1} itself."""
         H = self.hidden_size
         W_rz, W_n = self.weight_hh.split([2 * H, H])
         b_rz, b_n = (None, None) if self.bias_hh is None else self.bias_hh.split([2 * H, H])
         u_rz, u_n = u_t.split([2 * H, H], -1)
         r, z = torch.sigmoid(u_rz + F.linear(h, W_rz, b_rz)).chunk(2, -1)
         return z, torch.tanh(u_n + F.linear(r * h, W_n, b_n))
-
-    def extra_repr(self) -> str:
-        """As ``torch.nn.GRUCell`` prints itself."""
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")

@@ -9,6 +9,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
+from companion.checks import check_number
+
 Initializer: TypeAlias = Callable[[Tensor], object]
 
 
@@ -100,3 +102,19 @@ def recurrent_initializer(choice: str | Initializer | None) -> Initializer | Non
         f"recurrent_init: expected a name, a function or None, got {type(choice).__name__} "
         f"({choice!r}); for a spectral radius write recurrent_init=spectral_radius({choice!r})"
     )
+
+
+def check_chrono(longest: float) -> None:
+    """Raise unless this is a finite number of steps above 2."""
+    check_number("chrono", longest)
+    if longest <= 2:
+        raise ValueError(f"chrono: expected more than 2 steps, got {longest}")
+
+
+def chrono_bias(like: Tensor, longest: float) -> Tensor:
+    r"""Biases of gates that keep their state for 1 to ``longest`` steps, one for each unit.
+
+    A gate :math:`\sigma(b)` with :math:`b = \log \tau` forgets :math:`1 / (1 + \tau)` of its
+    state a step; :math:`\tau \sim U(1, T_{max} - 1)`.
+    """
+    return torch.empty_like(like).uniform_(1, longest - 1).log()

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from companion.cells.base import Cell, check_size
-from companion.cells.initialize import Initializer
+from companion.cells.base import Cell, stored_weight
+from companion.cells.initialize import Initializer, check_chrono, chrono_bias
+from companion.checks import check_flag, check_number, check_size
 
 
 class LSTMCell(Cell):
@@ -43,6 +44,10 @@ class LSTMCell(Cell):
         peephole, coupled, layer_norm, forget_gate: the options above.
         forget_bias: start value of the forget gate's bias, set in ``bias_ih`` alone, with that of
             ``bias_hh`` 0, so that their sum is this value; ``None``: drawn as every weight.
+        chrono: the longest lag in steps that the gates should remember at the start, more than 2:
+            the forget gate's bias is drawn as :math:`\log U(1, T_{max} - 1)`, so that its memory
+            lasts 1 to T steps, and the input gate's is its negative (Tallec and Ollivier 2018);
+            those of ``bias_hh`` are 0. ``None``: drawn as every weight.
         recurrent_init: how each gate's block of :math:`W_{hh}` starts; see
             :func:`companion.spectral_radius`.
 
@@ -78,18 +83,32 @@ class LSTMCell(Cell):
         layer_norm: bool = False,
         forget_gate: bool = True,
         forget_bias: float | None = None,
+        chrono: float | None = None,
         recurrent_init: str | Initializer | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, recurrent_init=recurrent_init)
         check_size("proj_size", proj_size, 0)
+        flags = {"bias": bias, "peephole": peephole, "coupled": coupled}
+        for name, flag in {**flags, "layer_norm": layer_norm, "forget_gate": forget_gate}.items():
+            check_flag(name, flag)
         if proj_size >= hidden_size:
             raise ValueError(f"proj_size: expected less than {hidden_size}, got {proj_size}")
         if coupled and not forget_gate:
             raise ValueError(
                 "coupled: expected False where forget_gate is False: i = 1 - f needs f"
             )
+        if forget_bias is not None:
+            check_number("forget_bias", forget_bias)
         if forget_bias is not None and not (forget_gate and bias):
             raise ValueError("forget_bias: expected None where there is no forget gate or no bias")
+        if chrono is not None:
+            check_chrono(chrono)
+            if forget_bias is not None or not (forget_gate and bias):
+                raise ValueError(
+                    "chrono: expected None where forget_bias is given, or where there is no "
+                    "forget gate or no bias"
+                )
+        self.chrono = chrono
         self.bias, self.proj_size, self.peephole, self.coupled = bias, proj_size, peephole, coupled
         self.layer_norm, self.forget_gate, self.forget_bias = layer_norm, forget_gate, forget_bias
         self.output_size = proj_size or hidden_size
@@ -115,14 +134,24 @@ class LSTMCell(Cell):
         """As every cell; then the forget gate's bias, and normalization as the identity."""
         super().reset_parameters()
         with torch.no_grad():
-            if self.forget_bias is not None and self.bias_ih is not None:
-                at = self.gates.index("f") * self.hidden_size
-                self.bias_ih[at : at + self.hidden_size] = self.forget_bias
-                self.bias_hh[at : at + self.hidden_size] = 0  # type: ignore[index]
+            if self.forget_bias is not None:
+                self.set_bias("f", self.forget_bias)
+            if self.chrono is not None:
+                f = chrono_bias(stored_weight(self, "bias_ih")[: self.hidden_size], self.chrono)
+                self.set_bias("f", f)
+                if "i" in self.gates:
+                    self.set_bias("i", -f)
             if self.layer_norm:
-                nn.init.ones_(self.norm_ih)
-                nn.init.ones_(self.norm_hh)
-                self.norm_c.copy_(torch.stack([torch.ones_like(c := self.norm_c[0]), 0 * c]))
+                for name in ("norm_ih", "norm_hh"):
+                    nn.init.ones_(stored_weight(self, name))
+                norm_c = stored_weight(self, "norm_c")
+                norm_c[0], norm_c[1] = 1, 0
+
+    def set_bias(self, gate: str, value: Tensor | float) -> None:
+        """Let one gate's bias start at this value: ``bias_ih`` alone, with 0 in ``bias_hh``."""
+        at = self.gates.index(gate) * self.hidden_size
+        for name, b in (("bias_ih", value), ("bias_hh", 0)):
+            stored_weight(self, name)[at : at + self.hidden_size] = b
 
     def prepare(self, x: Tensor) -> Tensor:
         """W_ih x_t + b_ih + b_hh, normalized if so asked, for all steps at once."""
@@ -145,7 +174,7 @@ class LSTMCell(Cell):
 
     def recur(self, h: Tensor) -> Tensor:
         """W_hh h_{t-1}, normalized if so asked."""
-        a = F.linear(h, self.weight_hh)
+        a = F.linear(self.recurrent(h), self.weight_hh)
         return normalize(a, self.norm_hh) if self.layer_norm else a
 
     def input_and_forget(self, a: list[Tensor], c: Tensor) -> tuple[Tensor, Tensor | float]:
@@ -164,10 +193,6 @@ class LSTMCell(Cell):
         o = torch.sigmoid(a_o + self.weight_ch[-1] * c if self.peephole else a_o)
         h = o * torch.tanh(normalize(c, *self.norm_c) if self.layer_norm else c)
         return F.linear(h, self.weight_hr) if self.proj_size else h
-
-    def extra_repr(self) -> str:
-        """As ``torch.nn.LSTMCell`` prints itself."""
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
 def normalize(a: Tensor, gain: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from companion.cells.base import Cell
 from companion.cells.initialize import Initializer
+from companion.checks import check_flag
 
 NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu}
 
@@ -62,7 +63,8 @@ class RNNCell(Cell):
         recurrent_init: str | Initializer | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, recurrent_init=recurrent_init)
-        if nonlinearity not in NONLINEARITIES:
+        check_flag("bias", bias)
+        if not isinstance(nonlinearity, str) or nonlinearity not in NONLINEARITIES:
             raise ValueError(
                 f"nonlinearity: expected one of {sorted(NONLINEARITIES)}, got {nonlinearity!r}"
             )
@@ -83,14 +85,5 @@ class RNNCell(Cell):
     def update(self, u_t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         """h_t = φ(u_t + W_hh h_{t-1})."""
         phi = NONLINEARITIES[self.nonlinearity]
-        h = phi(u_t + F.linear(h, self.weight_hh))
+        h = phi(u_t + F.linear(self.recurrent(h), self.weight_hh))
         return h, h
-
-    def extra_repr(self) -> str:
-        """As ``torch.nn.RNNCell`` prints itself."""
-        text = f"{self.input_size}, {self.hidden_size}"
-        if not self.bias:
-            text += ", bias=False"
-        if self.nonlinearity != "tanh":
-            text += f", nonlinearity={self.nonlinearity}"
-        return text

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from companion.cells.base import Cell, State
 from companion.run import bptt as _bptt
+from companion.run import sweep as _sweep
 from companion.run.loop import loop
 from companion.run.plan import Plan, plan_packed, plan_ragged, plan_whole
 
@@ -24,6 +25,7 @@ class Form(NamedTuple):
 
 # Fastest first.  The loop is the specification and can run any cell.
 FORMS: dict[str, Form] = {
+    "scan": Form(_sweep.sweep, _sweep.refuses),
     "bptt": Form(_bptt.bptt, _bptt.refuses),
     "loop": Form(loop, lambda cell, x: None),
 }
@@ -49,7 +51,7 @@ def run(
     """
     if form is None:
         form = next(name for name, f in FORMS.items() if f.refuses(cell, x) is None)
-    elif form not in FORMS:
+    elif not isinstance(form, str) or form not in FORMS:
         raise ValueError(f"form: expected None or one of {sorted(FORMS)}, got {form!r}")
     elif reason := FORMS[form].refuses(cell, x):
         raise ValueError(f"form: {form!r} cannot run this: {reason}")

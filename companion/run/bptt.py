@@ -7,7 +7,13 @@ Rows are packed (see ``plan.py``): ``sizes[t]`` sequences are alive at step t, l
     backward(cell, sizes, state, y, tape, dy, d_final)    -> du, d_state, {weight: gradient}
 
 where u = prepare(x) may be overwritten, and tape is what the backward needs besides y. The product
-with the input, which does not wait, is the same for every rule and is handled once.
+with the input, which does not wait, is the same for every rule and is handled once. Where more
+than biases stands between the product and u, a rule brings a second pair,
+
+    prepare(cell, x)                    -> u, kept
+    prepare_backward(cell, kept, du)    -> gradient of the product, {weight: gradient}
+
+of which the second may overwrite du.
 """
 
 from __future__ import annotations
@@ -21,23 +27,29 @@ import torch
 from torch import Tensor
 
 from companion.cells.base import Cell, State, autocasting, bind, flat_state
+from companion.cells.clockwork import ClockworkRNNCell
 from companion.cells.gru import GRUCell
+from companion.cells.indrnn import IndRNNCell
 from companion.cells.lstm import LSTMCell
+from companion.cells.sru import SRUCell
 from companion.cells.vanilla import RNNCell
-from companion.run import bptt_gru, bptt_lstm
+from companion.run import bptt_clockwork, bptt_gru, bptt_lstm
+from companion.run import bptt_elementwise as elementwise
+from companion.run import bptt_lstm_options as options
 from companion.run.loop import loop
 from companion.run.packed import add_last, last, previous
-from companion.run.products import adder, outer, product
+from companion.run.products import adder, is_batched, outer, product, tanh_into
 
 # ---------------------------------------------------------------- vanilla
 
 
 def vanilla_forward(cell: RNNCell, u: Tensor, sizes: list[int], h0: Tensor) -> Any:
     """h_t = φ(u_t + W_hh h_{t-1}), written over u."""
-    phi = torch.tanh_ if cell.nonlinearity == "tanh" else torch.relu_
+    tanh = cell.nonlinearity == "tanh"
     hs, add = u.split(sizes), adder(cell.weight_hh, sizes[0])
     for h_t, h in zip(hs, previous(h0, hs, sizes), strict=True):
-        phi(add(h_t, h))
+        add(h_t, h)
+        tanh_into(h_t, h_t) if tanh else h_t.relu_()
     return u, (last(h0, hs, sizes),), ()
 
 
@@ -66,21 +78,77 @@ def vanilla_backward(
 # ---------------------------------------------------------------- the Function
 
 
+def prepare(cell: Any, x: Tensor) -> Any:
+    """W_ih x_t + b_ih + b_hh."""
+    bias = None if cell.bias_ih is None else cell.bias_ih + cell.bias_hh
+    return product(x, cell.weight_ih, bias), ()
+
+
+def one_bias(cell: Any, x: Tensor) -> Any:
+    """W_ih x_t + b_ih: no second bias, or one that waits, as the GRU's does with b_hn."""
+    return product(x, cell.weight_ih, cell.bias_ih), ()
+
+
+def prepare_backward(cell: Any, kept: Sequence[Tensor], du: Tensor) -> Any:
+    """Biases alone stand between the product and u."""
+    return du, {}
+
+
 @dataclass(frozen=True)
 class Rule:
-    """The derived forward and backward of one cell, and which of its options they cover."""
+    """The derived forward and backward of one cell, and what they cover: options, states."""
 
     forward: Callable[..., Any]
     backward: Callable[..., Any]
     covers: Callable[[Any], bool] = lambda cell: True
+    prepare: Callable[..., Any] = prepare
+    prepare_backward: Callable[..., Any] = prepare_backward
+    starts: Callable[[Any, State], bool] = lambda cell, state: True
 
 
-# Looked up by exact type: a subclass may have another update.
-RULES: dict[type[Cell], Rule] = {
-    RNNCell: Rule(vanilla_forward, vanilla_backward),
-    LSTMCell: Rule(bptt_lstm.forward, bptt_lstm.backward, bptt_lstm.covers),
-    GRUCell: Rule(bptt_gru.forward, bptt_gru.backward),
+# Looked up by exact type, since a subclass may have another update; the first that covers the
+# cell's options is taken.
+RULES: dict[type[Cell], list[Rule]] = {
+    RNNCell: [Rule(vanilla_forward, vanilla_backward)],
+    LSTMCell: [
+        Rule(bptt_lstm.forward, bptt_lstm.backward, bptt_lstm.covers),
+        Rule(options.forward, options.backward, lambda cell: not cell.layer_norm),
+        Rule(
+            options.forward,
+            options.backward,
+            prepare=options.prepare_norm,
+            prepare_backward=options.prepare_norm_backward,
+        ),
+    ],
+    GRUCell: [Rule(bptt_gru.forward, bptt_gru.backward, prepare=one_bias)],
+    IndRNNCell: [Rule(elementwise.indrnn_forward, elementwise.indrnn_backward, prepare=one_bias)],
+    SRUCell: [
+        Rule(
+            elementwise.sru_forward,
+            elementwise.sru_backward,
+            prepare=elementwise.sru_prepare,
+            prepare_backward=elementwise.sru_prepare_backward,
+        )
+    ],
+    ClockworkRNNCell: [
+        Rule(
+            bptt_clockwork.forward,
+            bptt_clockwork.backward,
+            prepare=one_bias,
+            starts=bptt_clockwork.starts,
+        )
+    ],
 }
+
+
+def rule_of(cell: Cell) -> Rule | None:
+    """The rule that covers this cell."""
+    return next((rule for rule in RULES.get(type(cell), []) if rule.covers(cell)), None)
+
+
+# The rules record no graph; without its stop at autograd an operator costs a tenth less, which
+# shows where the tensors are small.
+below_autograd = getattr(torch._C, "_AutoDispatchBelowADInplaceOrView", contextlib.nullcontext)
 
 
 class BPTT(torch.autograd.Function):
@@ -98,51 +166,55 @@ class BPTT(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         state, weights = tensors[:n_state], dict(zip(names, tensors[n_state:], strict=True))
         bound = cast(Any, bind(cell, weights))
-        u = product(x, bound.weight_ih, _input_bias(bound))
-        y, final, tape = RULES[type(cell)].forward(bound, u, sizes, *state)
-        ctx.save_for_backward(x, *tensors, y, *tape)
+        rule = cast(Rule, rule_of(cell))
+        with below_autograd():
+            u, kept = rule.prepare(bound, x)
+            y, final, tape = rule.forward(bound, u, sizes, *state)
+        ctx.save_for_backward(x, *tensors, *kept, y, *tape)
         ctx.cell, ctx.names, ctx.sizes, ctx.n_state = cell, names, sizes, n_state
+        ctx.n_kept, ctx.device = len(kept), x.device.type
         # a caller may change what it gets: no output is a view, and the tape keeps its own y
         return y.clone(), *(s.clone() for s in final)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        n, m = ctx.n_state, ctx.n_state + len(ctx.names)
-        x, *rest = ctx.saved_tensors
-        none = (None, None, None, None)
-        # create_graph=True asks for a backward that is differentiable; batched gradients (vmap,
-        # jacobian(vectorize=True)) for one without operations in place
-        if torch.is_grad_enabled() or any(map(_is_batched, grads)):
-            device, off = x.device.type, contextlib.nullcontext()
-            cast_off = torch.autocast(device, enabled=False) if autocasting(device) else off
-            with torch.enable_grad(), cast_off:
-                return *none, *_by_autograd(ctx, [x, *rest[:m]], grads)
-        state, weights = rest[:n], dict(zip(ctx.names, rest[n:m], strict=True))
-        bound, (dy, *d_final) = cast(Any, bind(ctx.cell, weights)), grads
-        y, tape = rest[m], rest[m + 1 :]
-        du, d_state, d_weight = RULES[type(ctx.cell)].backward(
-            bound, ctx.sizes, state, y, tape, dy, d_final
-        )
-        d_weight["weight_ih"] = outer(du, x)
+        if not autocasting(ctx.device):
+            return _gradients(ctx, grads)
+        with torch.autocast(ctx.device, enabled=False):  # it was off in the forward
+            return _gradients(ctx, grads)
+
+
+def _gradients(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, ...]:
+    """The derived backward, or autograd's where a graph of it or a batch is asked for."""
+    n, m = ctx.n_state, ctx.n_state + len(ctx.names)
+    x, *rest = ctx.saved_tensors
+    none = (None, None, None, None)
+    # create_graph=True asks for a backward that is differentiable; batched gradients (vmap,
+    # jacobian(vectorize=True)) for one without operations in place
+    if torch.is_grad_enabled() or any(map(is_batched, grads)):
+        with torch.enable_grad():
+            return *none, *_by_autograd(ctx, [x, *rest[:m]], grads)
+    state, weights = rest[:n], dict(zip(ctx.names, rest[n:m], strict=True))
+    bound, (dy, *d_final) = cast(Any, bind(ctx.cell, weights)), grads
+    p, rule = m + ctx.n_kept, cast(Rule, rule_of(ctx.cell))
+    kept, y, tape = rest[m:p], rest[p], rest[p + 1 :]
+    with below_autograd():
+        du, d_state, d_weight = rule.backward(bound, ctx.sizes, state, y, tape, dy, d_final)
         d_weight["bias_ih"] = db = du.sum(0)
-        d_weight.setdefault("bias_hh", db)
-        dx = product(du, bound.weight_ih.t().contiguous()) if ctx.needs_input_grad[4] else None
-        d_weights = (None if weights[w] is None else d_weight[w] for w in ctx.names)
-        return *none, dx, *d_state, *d_weights
+        d_product, d_between = rule.prepare_backward(bound, kept, du)
+    d_weight |= {"weight_ih": outer(d_product, x), **d_between}
+    d_weight.setdefault("bias_hh", db.clone())  # a caller may change either
+    need = ctx.needs_input_grad[4]
+    dx = product(d_product, bound.weight_ih.t().contiguous()) if need else None
+    d_weights = (None if weights[w] is None else d_weight[w] for w in ctx.names)
+    if dx is not None and "x" in d_weight:  # a way to the input beside the product
+        dx += d_weight["x"]
+    return *none, dx, *d_state, *d_weights
 
 
-def _is_batched(t: Tensor) -> bool:
-    """Whether vmap, the present or the old one, hides a batch in this tensor."""
-    functorch = torch._C._functorch
-    old = getattr(functorch, "is_legacy_batchedtensor", lambda t: False)
-    return bool(functorch.is_batchedtensor(t) or old(t))
-
-
-def _input_bias(cell: Any) -> Tensor | None:
-    """What ``prepare`` adds to the product with the input."""
-    if cell.bias_ih is None or isinstance(cell, GRUCell):  # the GRU's b_hn waits
-        return cell.bias_ih
-    return cell.bias_ih + cell.bias_hh
+def _is_proxied() -> bool:
+    """Whether ``make_fx`` records what runs."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
 
 
 def _by_autograd(ctx: Any, inputs: list[Any], grads: Sequence[Tensor]) -> list[Tensor | None]:
@@ -171,12 +243,13 @@ def _by_autograd(ctx: Any, inputs: list[Any], grads: Sequence[Tensor]) -> list[T
 
 def refuses(cell: Cell, x: Tensor) -> str | None:
     """Why this form cannot honor a call, or ``None``."""
-    rule = RULES.get(type(cell))
-    if rule is None or not rule.covers(cell):
+    if rule_of(cell) is None:
         return f"no backward is derived for {type(cell).__name__} with these options"
+    if cell._mask is not None:
+        return "recurrent dropout is on"
     if x.is_complex():
         return "the backward is derived for real numbers"
-    if torch.compiler.is_compiling() or torch._C._is_tracing():
+    if torch.compiler.is_compiling() or torch._C._is_tracing() or _is_proxied():
         return "tracing records the loop instead"
     if torch._C._are_functorch_transforms_active():
         return "a function transform (vmap, grad, jvp …) is active"
@@ -189,7 +262,7 @@ def refuses(cell: Cell, x: Tensor) -> str | None:
 
 def bptt(cell: Cell, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor, State]:
     """Run a cell with its derived backward; arguments and returns of :func:`loop`."""
-    if not sizes:
+    if not sizes or not cast(Rule, rule_of(cell)).starts(cell, state):
         return loop(cell, x, sizes, state)
     names, parts = cell.weight_names(), flat_state(state)
     weights = [getattr(cell, name) for name in names]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from companion.cells.gru import GRUCell
 from companion.run.packed import add_last, last, previous
-from companion.run.products import adder, outer, product
+from companion.run.products import adder, outer, product, tanh_into
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward
@@ -43,7 +43,7 @@ def _step_after(cell: GRUCell) -> Any:
         a, two = product(h, cell.weight_hh, cell.bias_hh), rz.shape[1]
         rz.add_(a[:, :two]).sigmoid_()
         inner.copy_(a[:, two:])
-        torch.addcmul(u_n, r, inner, out=n).tanh_()
+        tanh_into(n, torch.addcmul(u_n, r, inner, out=n))
 
     return step
 
@@ -56,7 +56,7 @@ def _step_before(cell: GRUCell, H: int) -> Any:
         """n = tanh(u_n + W_hn inner + b_hn), inner = r ⊙ h."""
         rz.add_(product(h, W_rz, b_rz)).sigmoid_()
         torch.mul(r, h, out=inner)
-        torch.add(u_n, product(inner, W_n, b_n), out=n).tanh_()
+        tanh_into(n, torch.add(u_n, product(inner, W_n, b_n), out=n))
 
     return step
 

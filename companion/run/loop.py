@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -23,20 +24,41 @@ def loop(cell: Cell, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor,
         Packed outputs (N, H), and the state (S, ...) each sequence ends with.
     """
     u = cell.prepare(x)
-    outputs: list[Tensor] = []
-    ended: list[State] = []  # shortest sequences first
-    alive = len(flat_state(state)[0])
-    for u_t, n in zip(u.split(sizes), sizes, strict=True):
-        if n < alive:
-            ended.append(_rows(state, n, alive))
-            state, alive = _rows(state, 0, n), n
-        y_t, state = cell.update(u_t, state)
-        outputs.append(y_t)
-    if ended:
-        state = cast(State, map_state(lambda *parts: torch.cat(parts), state, *reversed(ended)))
+    outputs, state = chain(cell.update, list(u.split(sizes)), sizes, state)
     if not outputs:  # no step at all: no rows, yet part of the graph of every weight
         outputs.append(cell.update(u, _rows(state, 0, 0))[0])
     return torch.cat(outputs), state
+
+
+def chain(
+    advance: Callable[[Any, Any], tuple[Tensor, Any]],
+    pieces: list[Any],
+    sizes: list[int],
+    state: State,
+) -> tuple[list[Tensor], State]:
+    """The outputs of ``advance(piece, state) -> (output, state)``, one piece after the other.
+
+    Args:
+        advance: what runs a piece of time.
+        pieces: what it takes, in order of time.
+        sizes: sequences alive in each piece, never increasing.
+        state: (S, ...) the state each sequence starts from, longest sequence first.
+
+    Returns:
+        What each piece gave, and the state (S, ...) each sequence ends with.
+    """
+    outputs: list[Tensor] = []
+    ended: list[State] = []  # shortest sequences first
+    alive = flat_state(state)[0].shape[0]
+    for piece, n in zip(pieces, sizes, strict=True):
+        if n < alive:
+            ended.append(_rows(state, n, alive))
+            state, alive = _rows(state, 0, n), n
+        y, state = advance(piece, state)
+        outputs.append(y)
+    if ended:
+        state = cast(State, map_state(lambda *parts: torch.cat(parts), state, *reversed(ended)))
+    return outputs, state
 
 
 def _rows(state: State, start: int, end: int) -> State:

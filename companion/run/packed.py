@@ -16,6 +16,26 @@ def previous(first: Tensor, pieces: Sequence[Tensor], sizes: list[int]) -> list[
     return [s if s.shape[0] == n else s[:n] for s, n in zip(before, sizes, strict=True)]
 
 
+def before(first: Tensor, rows: Tensor, sizes: list[int], out: Tensor | None = None) -> Tensor:
+    """(N, H): what every step starts from, for all steps at once; ``rows`` is what they gave.
+
+    Where a buffer is at hand (``out``), filling it costs less than the pages of a new one.
+    """
+    n = sizes[0]
+    if n == sizes[-1]:
+        parts = [first[:n], rows[: len(rows) - n]]
+    else:
+        parts = previous(first, rows.split(sizes), sizes)
+    return torch.cat(parts) if out is None else torch.cat(parts, out=out)
+
+
+def alive(rows: Tensor, sizes: list[int]) -> list[Tensor]:
+    """Those of the rows (S, ...) that each step runs, as views."""
+    if rows.shape[0] == sizes[-1]:
+        return [rows] * len(sizes)
+    return [rows[:n] for n in sizes]
+
+
 def last(first: Tensor, pieces: Sequence[Tensor], sizes: list[int]) -> Tensor:
     """(S, H): what each sequence has at its own last step; ``first`` where it has no step."""
     if first.shape[0] == sizes[-1]:

@@ -12,7 +12,7 @@ runs the ``sizes[t]`` sequences still alive, which are the first ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -159,3 +159,52 @@ def _which(mask: Tensor, row: Tensor, B: int) -> Tensor:
     """For each batch row the sequence that ``mask`` marks (exactly one a row)."""
     where = mask.nonzero().squeeze(1)
     return torch.empty(B, dtype=torch.long, device=CPU).index_copy(0, row[where], where)
+
+
+def check_lengths(lengths: Any, B: int, T: int, batched: bool) -> Tensor | None:
+    """The lengths as (B,) on the CPU."""
+    if lengths is None:
+        return None
+    if not batched and isinstance(lengths, int) and not isinstance(lengths, bool):
+        lengths = [lengths]
+    try:
+        n = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
+    except (TypeError, ValueError, RuntimeError) as e:
+        raise TypeError(f"lengths: expected {B} integers, got {lengths!r}") from e
+    if n.is_meta:
+        raise ValueError("lengths: expected their values, got a tensor on meta, which has none")
+    if isinstance(lengths, list | tuple) and any(isinstance(v, bool) for v in lengths):
+        raise TypeError(f"lengths: expected {B} integers, got {lengths!r}")
+    if n.numel() == 0 and not isinstance(lengths, Tensor):
+        n = n.long()  # an empty list
+    if n.dtype.is_floating_point or n.dtype.is_complex or n.dtype == torch.bool:
+        raise TypeError(f"lengths: expected integers, got {n.dtype}")
+    if not batched and n.dim() == 0:
+        n = n.unsqueeze(0)
+    if n.shape != (B,):
+        raise ValueError(f"lengths: expected shape ({B},), one for each row, got {tuple(n.shape)}")
+    n = n.detach().cpu().long()
+    if B and not (0 <= int(n.min()) and int(n.max()) <= T):
+        raise ValueError(
+            f"lengths: expected values from 0 to {T}, the number of steps, got {n.tolist()}"
+        )
+    return n
+
+
+def check_reset(reset: Any, B: int, T: int, batched: bool, time: int) -> Tensor | None:
+    """The resets as (B, T) on the CPU."""
+    if reset is None:
+        return None
+    if not isinstance(reset, Tensor) or reset.dtype != torch.bool:
+        got = reset.dtype if isinstance(reset, Tensor) else type(reset).__name__
+        raise TypeError(f"reset: expected a tensor of dtype torch.bool, got {got}")
+    if reset.is_meta:
+        raise ValueError("reset: expected its values, got a tensor on meta, which has none")
+    shape = (T,) if not batched else (B, T) if time else (T, B)
+    if reset.shape != shape:
+        raise ValueError(
+            f"reset: expected shape {shape}, batch and time laid out as in the input, "
+            f"got {tuple(reset.shape)}"
+        )
+    reset = reset.detach().cpu()
+    return reset.unsqueeze(0) if not batched else reset if time else reset.t()

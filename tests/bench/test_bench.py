@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from companion.bench import gated, interleaved
+from companion.bench import cells, gated, interleaved
 from companion.bench.__main__ import main
 from companion.look import write_study
 
@@ -41,14 +41,18 @@ def test_interleaved_arguments(options, kind, message):
     assert not called
 
 
-def test_smoke(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "table, says",
+    [("gated", "RNN over torch.nn: median"), ("cells", "clockwork loop over ours: median")],
+)
+def test_smoke(table, says, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     threads = torch.get_num_threads()
     try:
-        assert main(["gated", "--smoke", "--threads", "1"]) == 0
+        assert main([table, "--smoke", "--threads", "1"]) == 0
     finally:
         torch.set_num_threads(threads)
-    assert "RNN over torch.nn: median" in capsys.readouterr().out
+    assert says in capsys.readouterr().out
     assert os.listdir(tmp_path) == []
 
 
@@ -101,19 +105,20 @@ def test_the_number_of_a_round_seeds_it(monkeypatch):
     assert drawn[:2] == drawn[2:] and drawn[0] != drawn[1]
 
 
-def test_the_study_is_this_table(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("table", [gated, cells])
+def test_the_study_is_this_table(table, tmp_path, monkeypatch, capsys):
     """The script itself, with the smallest shape, on a copy: the record of the book stays."""
-    script = Path(__file__).parents[2] / "book/studies/bench_gated.py"
+    script = Path(__file__).parents[2] / f"book/studies/bench_{table.__name__.split('.')[-1]}.py"
     copy = tmp_path / script.name
     copy.write_text(script.read_text(encoding="utf-8"), encoding="utf-8")
-    monkeypatch.setattr(gated, "GRID", [(1, 2, 3, 4)])
+    monkeypatch.setattr(table, "GRID", [(1, 2, 3, 4)])
     monkeypatch.setattr(gated, "interleaved", lambda steps, seconds: {n: [1.0] for n in steps})
     threads = torch.get_num_threads()
     try:
         runpy.run_path(str(copy), run_name="__main__")
     finally:
         torch.set_num_threads(threads)
-    record = json.loads((tmp_path / "bench_gated.json").read_text(encoding="utf-8"))
+    record = json.loads(copy.with_suffix(".json").read_text(encoding="utf-8"))
     assert record["script"] == f"book/studies/{script.name}" and len(record["seeds"]) >= 5
     assert "seeds are the rounds" in record["description"]
 

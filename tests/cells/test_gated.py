@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -168,3 +170,45 @@ def test_gate_orders_there_and_back():
 def test_gate_orders_name_what_is_wrong(arguments, message):
     with pytest.raises(ValueError, match=message):
         convert_gates(torch.zeros(6), *arguments)
+
+
+# ---------------------------------------------------------------- chrono initialization
+
+
+def test_chrono_draws_memories_of_one_to_the_longest_lag():
+    torch.manual_seed(0)
+    n, longest = 1000, 50
+    lstm = companion.LSTM(D, n, num_layers=2, bidirectional=True, chrono=longest)
+    for end in ("_l0", "_l1_reverse"):
+        i, f, _, _ = getattr(lstm, "bias_ih" + end).detach().split(n)
+        other_i, other_f, _, _ = getattr(lstm, "bias_hh" + end).detach().split(n)
+        lag = f.exp()  # log U(1, T − 1)
+        assert 0.999 < lag.min() and lag.max() < longest - 0.999
+        assert abs(lag.mean() - longest / 2) < 2 and abs(lag.std() - (longest - 2) / 12**0.5) < 1.5
+        assert torch.equal(i, -f) and not other_i.any() and not other_f.any()
+    gru = companion.GRU(D, n, chrono=longest)
+    r, z, _ = gru.bias_ih_l0.detach().split(n)
+    lag = z.exp()
+    assert 0.999 < lag.min() and lag.max() < longest - 0.999 and abs(lag.mean() - longest / 2) < 2
+    assert not gru.bias_hh_l0.detach().split(n)[1].any() and r.abs().max() <= n**-0.5
+    coupled = companion.LSTM(D, n, coupled=True, chrono=longest).bias_ih_l0.detach()[:n]
+    assert 0 <= coupled.min() and coupled.max() <= math.log(longest - 1) + 1e-6
+
+
+def test_chrono_must_make_sense():
+    for make, options, message in [
+        (
+            companion.LSTM,
+            {"chrono": 2},
+            "chrono: expected more than 2 steps, got 2",
+        ),
+        (companion.GRU, {"chrono": math.inf}, "chrono: expected a finite number"),
+        (companion.LSTM, {"chrono": 9, "forget_bias": 1.0}, "chrono: expected None where forget"),
+        (companion.LSTM, {"chrono": 9, "bias": False}, "chrono: expected None"),
+        (companion.LSTM, {"chrono": 9, "forget_gate": False}, "chrono: expected None"),
+        (companion.GRU, {"chrono": 9, "bias": False}, "chrono: expected None where there is no"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make(D, H, **options)
+    with pytest.raises(TypeError, match="chrono: expected a number, got str"):
+        companion.GRU(D, H, chrono="long")

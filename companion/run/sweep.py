@@ -1,0 +1,94 @@
+"""Many steps of a linear recurrence at once: shifts and scans over packed rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from companion.cells.base import Cell, State
+from companion.cells.linear import LinearCell
+from companion.run.loop import chain, loop
+from companion.run.products import Products
+from companion.run.scan import scan_steps
+
+# numbers of prepare(x) in one block of steps, on a CPU. Smaller blocks lose time to operators' own
+# overhead, larger ones to memory, which each operator would fetch anew: both measured
+BLOCK = 2**20
+
+
+class _Packed:
+    """Time as packed rows have it (see ``plan.py``); scans run on a dense (T, S, K).
+
+    A padded row has a = 1 and b = 0: it hands on what it gets, so that the last row of a dense
+    column is the final state of its sequence, however short.
+    """
+
+    def __init__(self, sizes: list[int], device: torch.device) -> None:
+        self.T, self.S, self.whole = len(sizes), sizes[0], sizes[-1] == sizes[0]
+        if self.whole:
+            return
+        n = torch.tensor(sizes, device="cpu")
+        first = n.cumsum(0) - n  # the row at which a step begins
+        step = torch.arange(self.T, device="cpu").repeat_interleave(n)
+        column = torch.arange(len(step), device="cpu") - first[step]
+        steps = torch.bincount(column)
+        self.where = (step * self.S + column).to(device)  # the dense row of each packed row
+        self.before = (first[step - 1] + column)[self.S :].to(device)
+        self.last = (first[steps - 1] + torch.arange(self.S, device="cpu")).to(device)
+
+    def shift(self, v: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+        if self.whole:
+            return torch.cat([first, v[: len(v) - self.S]]), v[len(v) - self.S :]
+        return torch.cat([first, v[self.before]]), v[self.last]
+
+    def scan(self, a: Tensor, b: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        h, last = scan_steps(self.dense(a, 1.0), self.dense(b, 0.0), h0)
+        return (h.flatten(0, 1) if self.whole else h.flatten(0, 1)[self.where]), last
+
+    def dense(self, v: Tensor, padding: float) -> Tensor:
+        """(T, S, K) of packed rows (N, K)."""
+        if not self.whole:
+            blank = v.new_full((self.T * self.S, v.shape[1]), padding)
+            v = blank.index_copy(0, self.where, v)
+        return v.view(self.T, self.S, v.shape[1])
+
+
+def blocks(sizes: list[int], width: int, most: float) -> list[list[int]]:
+    """The steps in blocks of at most ``most`` numbers, ``width`` a row.
+
+    A block also ends where half of its sequences have ended: less than half of it is padding.
+    """
+    cut: list[list[int]] = []
+    for n in sizes:
+        if not cut or 2 * n < cut[-1][0] or cut[-1][0] * (len(cut[-1]) + 1) * width > most:
+            cut.append([])
+        cut[-1].append(n)
+    return cut
+
+
+def refuses(cell: Cell, x: Tensor) -> str | None:
+    """Why this form cannot honor a call, or ``None``."""
+    if not isinstance(cell, LinearCell) or type(cell).update is not LinearCell.update:
+        return f"{type(cell).__name__} is not linear in its state, entry by entry"
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
+        return "tracing records the loop instead"
+    return None
+
+
+def sweep(cell: Any, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor, State]:
+    """Run a linear cell block by block of steps; arguments and returns of :func:`loop`."""
+    if not sizes or not sizes[0]:
+        return loop(cell, x, sizes, state)
+    with Products():
+        u = cell.prepare(x)
+    cut = blocks(sizes, max(u.shape[1], 1), BLOCK if x.device.type == "cpu" else float("inf"))
+    rows = u.split([sum(block) for block in cut])
+    outputs, state = chain(
+        lambda piece, s: cell.along(piece[0], s, _Packed(piece[1], x.device)),
+        list(zip(rows, cut, strict=True)),
+        [block[0] for block in cut],
+        state,
+    )
+    return torch.cat(outputs), state
