@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from companion.cells.base import Cell
 
+HALVES = (torch.float16, torch.bfloat16)  # too short for a running sum
+
 
 class Time(Protocol):
-    """The two things rows of different steps can do to each other."""
+    """The two things rows of different steps can do to each other.
+
+    What they return shares no memory with what they were given, nor with each other; its dtype is
+    what the arguments' are promoted to. Thus a float32 state stays float32 under autocast. Where
+    all is float16 or bfloat16, multiply-adds are done in float32.
+    """
 
     def shift(self, v: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
         """What each row's predecessor in its sequence had.
@@ -26,17 +34,25 @@ class Time(Protocol):
 
         Returns:
             (N, K) the predecessors' values, and (S, K) what each sequence ends with.
+
+        Raises:
+            ValueError: if a shape does not fit.
         """
 
     def scan(self, a: Tensor, b: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
         """:math:`h_t = a_t \\odot h_{t-1} + b_t`, elementwise.
 
         Args:
-            a, b: (N, K) for each row.
+            a: (N, K) for each row. A size may be 1, and a decay fixed in time is (K,).
+            b: (N, K) for each row.
             h0: (S, K) what each sequence starts from.
 
         Returns:
-            (N, K) every :math:`h_t`, and (S, K) the last of each sequence.
+            (N, K) every :math:`h_t`, and (S, K) the last of each sequence. The gradient may need
+            :math:`h_t`: where one is wanted, autograd raises if it was changed in place.
+
+        Raises:
+            ValueError: if a shape does not fit.
         """
 
 
@@ -44,14 +60,60 @@ class _Step:
     """A single step: N = S rows, of which each is the whole of its sequence."""
 
     def shift(self, v: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        return first, v
+        check_rows("shift: v", v, first.shape[0], first)
+        v, first = promoted(v, first)
+        return first.clone(), v.clone()
 
     def scan(self, a: Tensor, b: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        h = a * h0 + b
-        return h, h
+        check_rows("scan: b", b, h0.shape[0], h0)
+        a, b, h0 = promoted(shared(a, b), b, h0)
+        if b.dtype in HALVES:
+            h = (a.float() * h0.float() + b.float()).to(b.dtype)
+        else:
+            h = a * h0 + b
+        return h, h.clone()
 
 
 STEP = _Step()
+
+
+def widest(first: torch.dtype, *others: torch.dtype) -> torch.dtype:
+    """The dtype all of these are promoted to."""
+    for dtype in others:
+        if dtype != first:
+            first = torch.promote_types(first, dtype)
+    return first
+
+
+def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors in the one dtype that loses nothing of any."""
+    dtypes = [x.dtype for x in tensors]
+    if dtypes.count(dtypes[0]) == len(dtypes):
+        return tensors
+    wide = widest(*dtypes)
+    return tuple(x.to(wide) for x in tensors)
+
+
+def check_rows(name: str, x: Tensor, N: int, state: Tensor) -> None:
+    """Raise unless ``x`` has N rows of the width of ``state`` (S, K)."""
+    if state.dim() != 2 or x.dim() != 2 or x.shape[0] != N or x.shape[1] != state.shape[1]:
+        raise ValueError(
+            f"time.{name}: expected shape (N, K) with N = {N} and K as in the state (S, K), which "
+            f"is {tuple(state.shape)}, got {tuple(x.shape)}"
+        )
+
+
+def shared(a: Tensor, b: Tensor) -> Tensor:
+    """The factors (N, K) of the terms b (N, K), where a size of ``a`` is 1 or it has no rows."""
+    if a.shape == b.shape:
+        return a
+    sizes = (1,) * (2 - a.dim()) + tuple(a.shape)
+    if len(sizes) > 2 or any(n not in (1, m) for n, m in zip(sizes, b.shape, strict=True)):
+        raise ValueError(
+            f"time.scan: a: expected shape {tuple(b.shape)}, as b has, or with sizes of 1, or "
+            f"({b.shape[1]},), got {tuple(a.shape)}"
+        )
+    return a.expand(b.shape)
 
 
 class LinearCell(Cell):
@@ -65,7 +127,8 @@ class LinearCell(Cell):
     - ``time.shift(v, first)`` gives every :math:`v_{t-1}`, with ``first`` for :math:`v_0`, and
       the last :math:`v_T`.
 
-    Nothing else waits: the same lines are one step, and all steps at once.
+    Nothing else waits: the same lines are one step, and all steps at once. What both give is
+    promoted: under autocast a float32 state stays float32, whatever v, a and b are.
 
     Example:
         >>> import companion, torch

@@ -39,6 +39,7 @@ from companion.run import bptt_lstm_options as options
 from companion.run.loop import loop
 from companion.run.packed import add_last, last, previous
 from companion.run.products import adder, is_batched, outer, product, tanh_into
+from companion.run.tracing import is_traced
 
 # ---------------------------------------------------------------- vanilla
 
@@ -212,11 +213,6 @@ def _gradients(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, ...]:
     return *none, dx, *d_state, *d_weights
 
 
-def _is_proxied() -> bool:
-    """Whether ``make_fx`` records what runs."""
-    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
-
-
 def _by_autograd(ctx: Any, inputs: list[Any], grads: Sequence[Tensor]) -> list[Tensor | None]:
     """The same gradients by autograd through the plain loop, so that they have gradients again."""
     # x may depend on h_0, or both on a weight: aliases cut them apart
@@ -249,7 +245,7 @@ def refuses(cell: Cell, x: Tensor) -> str | None:
         return "recurrent dropout is on"
     if x.is_complex():
         return "the backward is derived for real numbers"
-    if torch.compiler.is_compiling() or torch._C._is_tracing() or _is_proxied():
+    if is_traced():
         return "tracing records the loop instead"
     if torch._C._are_functorch_transforms_active():
         return "a function transform (vmap, grad, jvp …) is active"

@@ -124,7 +124,7 @@ class Products(TorchFunctionMode):
 
 def _suits(x: Tensor, w: Tensor) -> bool:
     return (
-        x.dim() == 2
+        x.dim() == w.dim() == 2  # a vector of weights is allowed, too
         and x.is_contiguous()
         and w.dtype == x.dtype
         and _faster(x, x.shape[0] * w.numel())

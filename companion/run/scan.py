@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from companion.cells.base import CASTABLE, autocasting
+from companion.cells.linear import HALVES, promoted
 from companion.checks import check_flag
 from companion.run.scan_forms import FORMS, kept, loop_backward, pick, run
+from companion.run.tracing import is_traced
 
 __all__ = ["scan"]
 
@@ -51,12 +53,14 @@ def scan(
         a: (B, T, ...), the factors. A size may be 1 where that of ``b`` is not: a decay that is
             fixed in time is (1, 1, D).
         b: (B, T, ...), the terms; floating point or complex, as ``a`` is. float16 and bfloat16
-            are summed up in float32.
+            are summed up in float32, and under autocast may mix with it, which gives float32.
         h0: (B, ...), the state before the first step; ``None``: zeros.
         reverse: run from step T to step 1; ``h0`` is then what comes after step T.
         form: ``"loop"``, ``"chunks"`` (chunks of time side by side) or ``"tree"`` (neighbors
             joined in pairs, after Blelloch); ``None`` picks the fastest. All give the same up to
-            rounding. Where a product of factors overflows, the loop takes over.
+            rounding. Where a product of factors overflows, or vanishes next to a state beyond
+            1e14 (1e32 in float64), the loop takes over. What remains: a state that shrinks below
+            1e-24 (1e-276) and grows again may be lost, as in the loop below 1e-38 (1e-308).
 
     Returns:
         ``h`` (B, T, ...), all states, and (B, ...), the state after the step run last.
@@ -83,9 +87,6 @@ def scan(
     _check(a, b, h0, form)
     if h0 is None:
         h0 = b.new_zeros((b.shape[0], *b.shape[2:]))
-    if not a.dtype == b.dtype == h0.dtype:  # under autocast
-        wide = torch.promote_types(torch.promote_types(a.dtype, b.dtype), h0.dtype)
-        a, b, h0 = a.to(wide), b.to(wide), h0.to(wide)
     a_steps, b_steps = a.expand(b.shape).transpose(0, 1), b.transpose(0, 1)
     h, last = scan_steps(a_steps, b_steps, h0, reverse=reverse, form=form, own=True)
     return h.transpose(0, 1), last
@@ -103,7 +104,7 @@ def scan_steps(
     """:func:`scan`, time first, for code that has checked its arguments.
 
     Args:
-        a: (T, ...), of the shape of ``b``.
+        a: (T, ...), of the shape of ``b``; dtypes that differ are promoted.
         b: (T, ...).
         h0: (...).
         reverse: run from step T to step 1.
@@ -114,10 +115,11 @@ def scan_steps(
     Returns:
         ``h`` (T, ...), all states, and the last one (...), which the caller may always change.
     """
-    if b.dtype in (torch.float16, torch.bfloat16):
+    a, b, h0 = promoted(a, b, h0)
+    if b.dtype in HALVES:
         h, last = scan_steps(a.float(), b.float(), h0.float(), reverse=reverse, form=form)
         return h.to(b.dtype), last.to(b.dtype)
-    tracing = torch.compiler.is_compiling() or torch._C._is_tracing()
+    tracing = is_traced()
     if tracing and form not in (None, "loop"):
         raise ValueError(f"form: {form!r} cannot run this: tracing records the loop instead")
     if tracing or _is_batched(a, b, h0):
@@ -178,9 +180,9 @@ class Scan(torch.autograd.Function):
             d_last = dh.new_zeros(a.shape[1:])
         if not len(dh):
             return dh, dh, d_last, None, None
-        if not torch.is_grad_enabled() and not _is_batched(dh, d_last):
+        if not (torch.is_grad_enabled() or _is_batched(dh, d_last) or is_traced()):
             da, d, dh0 = _derived(ctx, a, b, h0, states, dh, d_last)
-        else:  # create_graph=True, or a batch of gradients
+        else:  # create_graph=True, a batch of gradients, or a backward alone that is recorded
             if b is not None:
                 states, _ = scan_steps(a, b, h0, reverse=ctx.reverse, form=ctx.form)
             da, d, dh0 = _recorded(ctx, a, h0, states, dh, d_last)
@@ -245,7 +247,7 @@ def _recorded(
     ctx: Any, a: Tensor, h0: Tensor | None, h: Tensor | None, dh: Tensor, d_last: Tensor
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """The same out of place, for gradients of gradients and for batches of them."""
-    reverse, a, form = ctx.reverse, a.conj(), ctx.form
+    reverse, a, form = ctx.reverse, a.conj(), None if is_traced() else ctx.form
     if reverse:
         end = dh[:1] + d_last
         d = torch.cat([end, scan_steps(a[:-1], dh[1:], end[0], form=form)[0]])

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from companion.cells.base import Cell, State
-from companion.cells.linear import LinearCell
+from companion.cells.base import Cell, State, flat_state, map_state
+from companion.cells.linear import HALVES, STEP, LinearCell, check_rows, shared, widest
 from companion.run.loop import chain, loop
 from companion.run.products import Products
 from companion.run.scan import scan_steps
+from companion.run.tracing import is_traced
 
 # numbers of prepare(x) in one block of steps, on a CPU. Smaller blocks lose time to operators' own
 # overhead, larger ones to memory, which each operator would fetch anew: both measured
@@ -23,10 +24,16 @@ class _Packed:
 
     A padded row has a = 1 and b = 0: it hands on what it gets, so that the last row of a dense
     column is the final state of its sequence, however short.
+
+    Where the state is of half precision, ``half``, it is given and returned in float32: between
+    two blocks nothing is rounded, whereas rows look as if it were ``half``.
     """
 
-    def __init__(self, sizes: list[int], device: torch.device) -> None:
+    def __init__(
+        self, sizes: list[int], device: torch.device, half: torch.dtype | None = None
+    ) -> None:
         self.T, self.S, self.whole = len(sizes), sizes[0], sizes[-1] == sizes[0]
+        self.N, self.half = sum(sizes), half
         if self.whole:
             return
         n = torch.tensor(sizes, device="cpu")
@@ -39,13 +46,24 @@ class _Packed:
         self.last = (first[steps - 1] + torch.arange(self.S, device="cpu")).to(device)
 
     def shift(self, v: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+        check_rows("shift: v", v, self.N, first)
+        first_rows = first.to(self.seen(first))
         if self.whole:
-            return torch.cat([first, v[: len(v) - self.S]]), v[len(v) - self.S :]
-        return torch.cat([first, v[self.before]]), v[self.last]
+            before, last = v[: len(v) - self.S], v[len(v) - self.S :].clone()
+        else:
+            before, last = v[self.before], v[self.last]
+        return torch.cat([first_rows, before]), last.to(widest(v.dtype, first.dtype))
 
     def scan(self, a: Tensor, b: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        check_rows("scan: b", b, self.N, h0)
+        a = shared(a, b)
         h, last = scan_steps(self.dense(a, 1.0), self.dense(b, 0.0), h0)
-        return (h.flatten(0, 1) if self.whole else h.flatten(0, 1)[self.where]), last
+        h = h.flatten(0, 1) if self.whole else h.flatten(0, 1)[self.where]
+        return h.to(widest(a.dtype, b.dtype, self.seen(h0))), last
+
+    def seen(self, s: Tensor) -> torch.dtype:
+        """What a state is between two steps of a block."""
+        return s.dtype if self.half is None or s.dtype != torch.float32 else self.half
 
     def dense(self, v: Tensor, padding: float) -> Tensor:
         """(T, S, K) of packed rows (N, K)."""
@@ -72,7 +90,9 @@ def refuses(cell: Cell, x: Tensor) -> str | None:
     """Why this form cannot honor a call, or ``None``."""
     if not isinstance(cell, LinearCell) or type(cell).update is not LinearCell.update:
         return f"{type(cell).__name__} is not linear in its state, entry by entry"
-    if torch.compiler.is_compiling() or torch._C._is_tracing():
+    if cell._mask is not None:
+        return "recurrent dropout is on"
+    if is_traced():
         return "tracing records the loop instead"
     return None
 
@@ -85,10 +105,20 @@ def sweep(cell: Any, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor,
         u = cell.prepare(x)
     cut = blocks(sizes, max(u.shape[1], 1), BLOCK if x.device.type == "cpu" else float("inf"))
     rows = u.split([sum(block) for block in cut])
+    dtypes = {s.dtype for s in flat_state(state)}
+    short = not dtypes.isdisjoint(HALVES)
+    start, half = state, dtypes.pop() if short and len(dtypes) == 1 else None
+    if short:  # rounded at the end, not where a block happens to end
+        state = map_state(lambda s: s.float() if s.dtype in HALVES else s, state)
     outputs, state = chain(
-        lambda piece, s: cell.along(piece[0], s, _Packed(piece[1], x.device)),
+        lambda piece, s: cell.along(piece[0], s, _Packed(piece[1], x.device, half)),
         list(zip(rows, cut, strict=True)),
         [block[0] for block in cut],
         state,
     )
-    return torch.cat(outputs), state
+    y = torch.cat(outputs)
+    if short:  # a step of no rows tells what the loop returns
+        with torch.no_grad():
+            y_0, start = cell.along(u[:0], map_state(lambda s: s[:0], start), STEP)
+        y, state = y.to(y_0.dtype), map_state(lambda s, t: s.to(t.dtype), state, start)
+    return y, state

@@ -11,6 +11,7 @@ import weakref
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
@@ -176,6 +177,16 @@ def test_how_many_operators_wait_for_each_other():
     assert counts == {"loop": 1024, "tree": 1 + 2 * 10, "chunks": chunks}
 
 
+@pytest.mark.parametrize("a, b", [(1.0, 1e20), (1e-6, 1.0), (0.0, 1.0), (0.5, 1e12)])
+def test_where_nothing_is_lost_the_loop_does_not_take_over(a, b):
+    """Huge states, or products that vanish, but not a product that vanishes from a huge state."""
+    a, b = torch.full((1024, 1, 2), a), torch.full((1024, 1, 2), b)
+    for form, most in (("chunks", 60), ("tree", 21)):
+        with Waiting() as waiting:
+            FORMS[form](a, b.clone(), torch.zeros(1, 2), False)
+        assert waiting.count <= most
+
+
 # ---------------------------------------------------------------- numbers at their limits
 
 
@@ -203,6 +214,40 @@ def test_products_that_overflow_or_vanish(form, reverse, value):
     da, db = torch.autograd.grad(h[:, first].sum(), leaves)  # what comes later is no part of it
     assert torch.equal(da, torch.zeros_like(a)) and torch.equal(db[:, first], torch.ones(1, 2))
     assert db.sum() == 2
+
+
+@every_form
+@directions
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=["real", "complex"])
+@pytest.mark.parametrize("pause", [1, 3, 40])
+def test_products_that_vanish_between_states_that_do_not(form, reverse, dtype, pause):
+    """States fall from 2^110 to 2^-50, which is a factor of 0 in float32, and rise to 2^70."""
+    torch.manual_seed(pause)
+    steps = torch.arange(2001)[:, None] - torch.randint(10, 1500, (20,))
+    height = sum(h * (steps >= k * pause) for k, h in enumerate([-80.0, -80.0, 60.0, 60.0]))
+    height = 110 + height.double()  # never a product of more than 2^120, which would be seen
+    target = torch.exp2(height) * (1 + torch.rand(height.shape, dtype=REAL))
+    h0, target = target[:1], target[1:]
+    a = (target / torch.cat([h0, target[:-1]])).to(dtype)
+    h0, a, b = h0.to(dtype), a[None], torch.zeros_like(a)[None]
+    double = COMPLEX if dtype.is_complex else REAL
+    want = h0.to(double)[:, None] * a.to(double).cumprod(1)  # never above 2^121
+    if reverse:
+        a, want = a.flip(1), want.flip(1)
+    h, _ = scan(a, b, h0, reverse=reverse, form=form)
+    torch.testing.assert_close(h.to(double), want, rtol=1e-4, atol=0)
+
+
+@every_form
+@directions
+def test_an_infinite_state_stays_infinite_however_small_the_factors(form, reverse):
+    a, b = torch.full((2, 200, 2), 1e-6), torch.ones(2, 200, 2)
+    k = 150 if reverse else 50
+    b[1, k, 0] = math.inf
+    h, last = scan(a, b, reverse=reverse, form=form)
+    assert last[1, 0] == math.inf and last.isfinite().sum() == 3
+    assert (h[1, : k + 1, 0] if reverse else h[1, k:, 0]).isposinf().all()
+    assert h.isposinf().sum() == (151 if reverse else 150) and not h.isnan().any()
 
 
 def long(decay, dtype, form):
@@ -269,6 +314,25 @@ def test_autocast_takes_mixed_precision():
     assert h.dtype == last.dtype == torch.float32
     torch.testing.assert_close(h, exact, rtol=0, atol=0.1)
     assert a.grad.dtype == b.grad.dtype == torch.float32
+
+
+@every_form
+@pytest.mark.parametrize("kinds", itertools.product([torch.float32, torch.bfloat16], repeat=3))
+def test_steps_of_mixed_precision_are_those_of_the_widest(form, kinds):
+    torch.manual_seed(0)
+    leaves = [torch.rand(s).to(d) for s, d in zip([(60, 3), (60, 3), (3,)], kinds, strict=True)]
+    leaves = [x.requires_grad_() for x in leaves]
+    h, last = scan_steps(*leaves, form=form)
+    want = torch.float32 if torch.float32 in kinds else torch.bfloat16
+    assert h.dtype == last.dtype == want
+    wide = [x.detach().double().requires_grad_() for x in leaves]
+    exact, _ = scan_steps(*wide, form="loop")
+    near = {"rtol": 1e-5 if want == torch.float32 else 2**-8, "atol": 1e-6}
+    torch.testing.assert_close(h.double(), exact, **near)
+    grads = torch.autograd.grad(h.float().sum(), leaves)
+    for g, x, e in zip(grads, leaves, torch.autograd.grad(exact.sum(), wide), strict=True):
+        assert g.dtype == x.dtype
+        torch.testing.assert_close(g.double(), e, rtol=2**-7, atol=1e-5)
 
 
 # ---------------------------------------------------------------- derivatives of every order
@@ -478,6 +542,36 @@ def test_compile_and_export():
     )
     program = torch.export.export(Layer(), (a.detach(), b))
     torch.testing.assert_close(program.module()(a.detach(), b), scan(a.detach(), b))
+
+
+@pytest.mark.parametrize("tracing_mode", ["real", "fake"])
+def test_make_fx_records_the_loop(tracing_mode):
+    a, b = torch.rand(2, 50, 3), torch.randn(2, 50, 3)
+
+    def loss(a, b):
+        h, last = scan(a, b)
+        return h.sin().sum() + last.sum()
+
+    other = torch.rand(2, 50, 3)
+    for f in (scan, torch.func.grad(loss, (0, 1)), torch.func.vmap(scan)):
+        graph = make_fx(lambda *x: f(*x), tracing_mode=tracing_mode)(a, b)  # noqa: B023
+        torch.testing.assert_close(graph(other, b), f(other, b), rtol=1e-4, atol=1e-5)
+    graph = make_fx(lambda *x: scan(*x), tracing_mode=tracing_mode, pre_dispatch=True)(a, b)
+    torch.testing.assert_close(graph(other, b), scan(other, b), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="form: 'tree' cannot run this: tracing records the loop"):
+        make_fx(lambda a, b: scan(a, b, form="tree"), tracing_mode=tracing_mode)(a, b)
+
+
+@every_form
+def test_make_fx_of_a_backward_alone(form):
+    a, b, h0 = draw(2, 60)
+    h, last = scan(a.sigmoid(), b, h0, form=form)
+
+    def backward(dh):
+        return torch.autograd.grad((h, last), (a, b, h0), (dh, dh[:, 0]), retain_graph=True)
+
+    graph, dh = make_fx(backward)(torch.ones_like(h.detach())), torch.randn_like(h.detach())
+    assert_close(graph(dh), backward(dh))
 
 
 @every_form

@@ -1,0 +1,22 @@
+"""Whether what runs is recorded, to be run again with other values."""
+
+from __future__ import annotations
+
+import torch
+
+# where `make_fx(..., pre_dispatch=True)` keeps the mode that records; a name of torch's own
+_before_dispatch = getattr(torch._ops, "_get_dispatch_mode_pre_dispatch", lambda key: None)
+
+
+def is_traced() -> bool:
+    """Whether ``torch.compile``, ``torch.export``, ``torch.jit.trace`` or ``make_fx`` records.
+
+    A form that looks at a value would record a choice that other values do not share.
+    """
+    return torch.compiler.is_compiling() or torch._C._is_tracing() or _is_proxied()
+
+
+def _is_proxied() -> bool:
+    """Whether ``make_fx`` records."""
+    key = torch._C._TorchDispatchModeKey.PROXY
+    return torch._C._get_dispatch_mode(key) is not None or _before_dispatch(key) is not None
