@@ -15,7 +15,7 @@ ROWS = {row["id"]: row for row in CLAIMS["rows"]}
 PENDING = set(CLAIMS["pending_chapters"])
 # the plan of the book, in reading order
 CHAPTERS = """intro sequences vanilla_rnn bptt gradients lstm lstm_variants gru
-bidirectional_stacked other_cells training debugging text_classification language_modelling
+bidirectional_stacked other_cells training text_classification debugging language_modelling
 forecasting speech seq2seq attention transformer state_spaces mamba rwkv_retnet revival
 streaming choosing""".split()
 REQUIRED = {"id", "notes", "claim", "verdict", "statement", "chapter", "how"}

@@ -14,7 +14,7 @@ from companion.reproduce import deterministic
 
 SEEDS = range(5)
 LONG = ((1, False), (4, False), (4, True))  # depth, links: two passes over all passages
-FEW, PASSES = 640, 9  # nine passes over few passages are as many steps as one over all
+FEW, PASSES = 640, 9  # nine passes over few passages are about as many steps as one over all
 DEPTHS = (1, 2, 4, 8)
 
 
@@ -49,7 +49,7 @@ if __name__ == "__main__":
         __file__,
         f"Stacks of the study depth, as many weights at every depth. long: two passes over all "
         f"passages. few: {PASSES} passes over {FEW} of them, residual links above the lowest "
-        f"layer, accuracy there and on {TESTED} passages of the newest addresses.",
+        f"layer, accuracy there and on the first {TESTED} passages of the newest addresses.",
         one_seed,
         SEEDS,
         keys,

@@ -14,7 +14,18 @@ from companion.train import Trainer
 
 SEEDS = range(6)
 HIDDEN, EMBEDDING, EPOCHS, BATCH, RATE = 64, 32, 5, 64, 3e-3
+ALONE = 96  # units of a forward layer with as many weights as both directions have
 MORE = 20  # steps of padding added
+MEANINGS = {
+    "ends": "both ends: each direction at the step where it has read the whole name",
+    "last": "outputs at the last letter, forward and backward",
+    "forward": "outputs at the last letter, forward half alone",
+    "padded_ends": "both ends, padding read as letters",
+    "padded_last": "outputs at the last step of the batch, padding read as letters",
+    "two_ends": "two layers, both ends of the upper one",
+    "two_last": "two layers, outputs of the upper one at the last letter",
+    "alone": f"a forward layer of {ALONE} units with as many weights, at the last letter",
+}
 
 surnames = load("surnames")
 parts = surnames.split(seed=0)  # one split: the seeds vary weights and the order of batches
@@ -28,22 +39,31 @@ class Reader(nn.Module):
     ``reading`` says which vector: ``"ends"``, where each direction has read the whole name;
     ``"last"``, the outputs at the last letter, of which the backward half has read that letter
     alone; ``"forward"``, of those the forward half; ``"padded ends"`` and ``"padded last"``, the
-    same without lengths, so that padding is read like letters.
+    same without lengths, so that padding is read like letters; ``"two ends"`` and ``"two last"``,
+    the same of the upper of two layers. ``"alone"`` is another network, a forward layer with as
+    many weights as both directions have.
     """
 
     def __init__(self, reading: str) -> None:
         super().__init__()
         self.reading = reading
         self.letters = nn.Embedding(len(vocab), EMBEDDING)
-        self.lstm = companion.LSTM(EMBEDDING, HIDDEN, batch_first=True, bidirectional=True)
-        width = HIDDEN if reading == "forward" else 2 * HIDDEN
+        alone = reading == "alone"
+        self.lstm = companion.LSTM(
+            EMBEDDING,
+            ALONE if alone else HIDDEN,
+            num_layers=2 if reading.startswith("two") else 1,
+            batch_first=True,
+            bidirectional=not alone,
+        )
+        width = HIDDEN if reading == "forward" else self.lstm.output_size
         self.language = nn.Linear(width, len(surnames.languages))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         padded = self.reading.startswith("padded")
         out, (h_n, _) = self.lstm(self.letters(x), lengths=None if padded else lengths)
         if self.reading.endswith("ends"):
-            return self.language(torch.cat([h_n[0], h_n[1]], 1))
+            return self.language(torch.cat([h_n[-2], h_n[-1]], 1))
         if padded:
             return self.language(out[:, -1])
         at_last = out[torch.arange(len(x)), lengths - 1]
@@ -84,10 +104,10 @@ def one_seed(seed: int) -> dict[str, float]:
         return (guess == parts.test.labels).float().mean().item()
 
     values = {}
-    for reading in ("ends", "last", "forward", "padded ends", "padded last"):
+    for key in MEANINGS:
+        reading = key.replace("_", " ")
         model = train(reading, seed)
         guess, wider = answers(model), answers(model, MORE)
-        key = reading.replace(" ", "_")
         values[key] = accuracy(guess)
         values[f"{key}_moved"] = (guess != wider).float().mean().item()
         if reading == "ends":
@@ -99,17 +119,10 @@ def one_seed(seed: int) -> dict[str, float]:
 if __name__ == "__main__":
     deterministic()
     torch.set_num_threads(1)
-    meanings = {
-        "ends": "both ends: each direction at the step where it has read the whole name",
-        "last": "outputs at the last letter, forward and backward",
-        "forward": "outputs at the last letter, forward half alone",
-        "padded_ends": "both ends, padding read as letters",
-        "padded_last": "outputs at the last step of the batch, padding read as letters",
-    }
-    keys = {key: f"test accuracy, {what}" for key, what in meanings.items()}
+    keys = {key: f"test accuracy, {what}" for key, what in MEANINGS.items()}
     keys |= {
         f"{key}_moved": f"share of answers that {MORE} more steps of padding change, {what}"
-        for key, what in meanings.items()
+        for key, what in MEANINGS.items()
     }
     keys["swapped"] = "test accuracy, trained on both ends, then read at the last letter"
     path = run_study(
@@ -117,7 +130,8 @@ if __name__ == "__main__":
         f"Bidirectional LSTM, H = {HIDDEN} a direction, embedding {EMBEDDING}, {EPOCHS} epochs of "
         f"Adam at {RATE:g} with batches of {BATCH} on {len(parts.train)} surnames of 15 "
         f"languages; accuracy on {len(parts.test)} others, all in one batch. One split; the seeds "
-        f"vary weights and order. Every reading has its own training, the same for all.",
+        f"vary weights and order. Every reading has its own training, the same for all; training "
+        f"pads to the longest name of a batch of {BATCH}, the test to the longest of all.",
         one_seed,
         SEEDS,
         keys,

@@ -1,4 +1,8 @@
-"""Study: surnames to languages by cells of equal size, one layer each, at their default start."""
+"""Study: surnames to languages by cells of equal size, one layer each, at their default start.
+
+Equal are the weights of the recurrent layers. The readout comes on top: 735 weights for the 48
+units of a GRU, 5,310 for the 353 of an IndRNN.
+"""
 
 from __future__ import annotations
 

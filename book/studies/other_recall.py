@@ -2,6 +2,7 @@
 
 The question is what a cell must see in order to keep the first symbol and ignore the others. So
 the layers differ in that and share the rest: weights in the recurrent layers, steps, batches.
+(The readout comes on top; it is larger the more units the weights buy.)
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from companion.train import Trainer
 SEEDS = range(5)
 WEIGHTS = 4000  # in the recurrent layers, as nearly as a whole number of units allows
 LAG, SYMBOLS, STEPS, BATCH, RATE, TESTED = 30, 4, 500, 64, 3e-3, 1000
+MORE = 2500  # steps, where the question is what comes of five times as many
 KEEP = 3.0  # bias of each gate that keeps: a share of 0.95 a step
 GATES = {"lstm": 1, "gru": 1, "qrnn": 1, "sru": 0, "sru_2017": 0}  # its block in bias_ih
 
@@ -31,6 +33,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "lstm": ("lstm", {}, "LSTM"),
     "gru": ("gru", {}, "GRU"),
     "indrnn": ("indrnn", {"bound": 2 ** (1 / 31)}, "IndRNN, |u| up to 2^(1/31)"),
+    "indrnn_last": ("indrnn", {"bound": 2 ** (1 / 31)}, "IndRNN, last layer starts near 1"),
     "qrnn_1": ("qrnn", {"window": 1}, "QRNN, fo-pooling, window 1"),
     "qrnn": ("qrnn", {}, "QRNN, fo-pooling, window 2"),
     "sru_2017": ("sru_2017", {}, "SRU of 2017, gates of the input alone"),
@@ -38,6 +41,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "clockwork": ("clockwork", {}, "clockwork, periods 1, 2, 4, 8"),
     "clockwork_32": ("clockwork", {"periods": (1, 2, 4, 8, 16, 32)}, "clockwork, up to 32"),
 }
+LONG = (("qrnn", 1), ("indrnn_last", 2))  # variant, layers
 
 
 def size(layer: nn.Module) -> int:
@@ -78,6 +82,13 @@ def keeping(layer: companion.Recurrence, block: int | None) -> companion.Recurre
     return layer
 
 
+def near_one(layer: companion.Recurrence, bound: float) -> companion.Recurrence:
+    """The IndRNN whose last layer starts from U(1/bound, bound), as the authors' code can."""
+    with torch.no_grad():
+        getattr(layer, f"weight_hh_l{layer.num_layers - 1}").uniform_(1 / bound, bound)
+    return layer
+
+
 class Reader(nn.Module):
     """Inputs → recurrent layers → scores from the last output."""
 
@@ -92,7 +103,10 @@ class Reader(nn.Module):
 def recall(name: str, layers: int, seed: int, steps: int = STEPS) -> float:
     architecture, options, _ = VARIANTS[name]
     seed_all(seed)
-    model = Reader(equal(architecture, options, SYMBOLS, layers), SYMBOLS)
+    layer = equal(architecture, options, SYMBOLS, layers)
+    if name == "indrnn_last":
+        layer = near_one(layer, options["bound"])
+    model = Reader(layer, SYMBOLS)
     task, test = (
         first_token_recall(n, LAG, SYMBOLS, seed=s)
         for n, s in ((steps * BATCH, seed), (TESTED, 10_000))
@@ -111,9 +125,14 @@ def recall(name: str, layers: int, seed: int, steps: int = STEPS) -> float:
 
 
 def one_seed(seed: int) -> dict[str, float]:
-    return {
+    found = {
         f"{name}_{layers}": recall(name, layers, seed) for name in VARIANTS for layers in (1, 2)
     }
+    return found | {f"{name}_{n}_long": recall(name, n, seed, MORE) for name, n in LONG}
+
+
+def describe(name: str, layers: int) -> str:
+    return f"accuracy, {VARIANTS[name][2]}, {layers} layer{'s' * (layers > 1)}"
 
 
 if __name__ == "__main__":
@@ -122,15 +141,12 @@ if __name__ == "__main__":
     path = run_study(
         __file__,
         f"First-token recall at lag {LAG}, {SYMBOLS} symbols: recurrent layers of about {WEIGHTS} "
-        f"weights, {STEPS} Adam steps at {RATE:g} on batches of {BATCH} fresh sequences, gradient "
-        f"norm clipped at 1; gates that keep start at a bias of {KEEP:g}; accuracy over "
-        f"{TESTED} new sequences, chance 1/{SYMBOLS}.",
+        f"weights, {STEPS} Adam steps (long: {MORE}) at {RATE:g} on batches of {BATCH} fresh "
+        f"sequences, gradient norm clipped at 1; gates that keep start at a bias of {KEEP:g}; "
+        f"accuracy over {TESTED} new sequences, chance 1/{SYMBOLS}.",
         one_seed,
         SEEDS,
-        {
-            f"{name}_{layers}": f"accuracy, {what}, {layers} layer{'s' * (layers > 1)}"
-            for name, (_, _, what) in VARIANTS.items()
-            for layers in (1, 2)
-        },
+        {f"{name}_{n}": describe(name, n) for name in VARIANTS for n in (1, 2)}
+        | {f"{name}_{n}_long": f"{describe(name, n)}, {MORE} steps" for name, n in LONG},
     )
     print(path.name)

@@ -7,6 +7,8 @@ same number of steps of training; one of them answers some words late.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -28,6 +30,7 @@ SEEDS = range(5)
 WORDS, EMBEDDING, HIDDEN, ALONE = 4000, 64, 64, 100  # units of each direction; of one alone
 LENGTH, BATCH, RATE = 50, 32, 1e-2
 DELAYS, LOOKS = (1, 2, 4), (0, 1, 2, 4, 8, 16)
+LONGER, LATER = (2, 4), ("both", "late_2", "late_4")  # tested again after so many passes
 EVERY = 4  # passages of the test, one in four: looking ahead reads each of them fifty times
 HELD_OUT = 10  # the newest addresses are for the test
 
@@ -87,13 +90,18 @@ def f1(guess: Tensor, true: Tensor) -> float:
     return (2 * (guess & true).sum() / (guess.sum() + true.sum()).clamp(min=1)).item()
 
 
-def trained(way: str, seed: int, delay: int = 0) -> Tagger:
+def trained(way: str, seed: int, delay: int, counts: Sequence[int]) -> Iterator[Tagger]:
+    """The tagger after each of some counts of passes, which grow."""
     seed_all(seed)
     model = Tagger(way, delay)
     adam = torch.optim.Adam(model.parameters(), lr=RATE)
     trainer = Trainer(model, objective, adam, clip_norm=1.0, progress=False)
-    trainer.fit(batches(*passages(learn), batch_size=BATCH, shuffle=True, seed=seed))
-    return model.eval()
+    seen, done = batches(*passages(learn), batch_size=BATCH, shuffle=True, seed=seed), 0
+    for count in counts:
+        with torch.enable_grad():
+            trainer.fit(seen, epochs=count - done)
+        done = count
+        yield model.eval()
 
 
 @torch.no_grad()
@@ -110,8 +118,9 @@ def english(seed: int) -> dict[str, float]:
     runs = [(way, way, 0) for way in ("both", "forward", "backward")]
     runs += [(f"late_{k}", "forward", k) for k in DELAYS]
     for key, way, delay in runs:
-        with torch.enable_grad():
-            model = trained(way, seed, delay)
+        later = LONGER if key in LATER else ()
+        models = trained(way, seed, delay, (1, *later))
+        model = next(models)
         scores = model(x)
         guess = scores.argmax(-1)
         chance = scores.softmax(-1)[..., STOP].sum(-1)
@@ -124,6 +133,10 @@ def english(seed: int) -> dict[str, float]:
                 ahead = looking_ahead(model, x, k)
                 values[f"look_{k}"] = (ahead == y).float().mean().item()
                 values[f"look_{k}_stop"] = f1(STOP[ahead], STOP[y])
+        for count, model in zip(later, models, strict=True):
+            guess = model(x).argmax(-1)
+            values[f"{key}_after_{count}"] = (guess == y).float().mean().item()
+            values[f"{key}_after_{count}_stop"] = f1(STOP[guess], STOP[y])
     return values
 
 
@@ -231,16 +244,21 @@ if __name__ == "__main__":
         what = f"both directions, cut off {k} words after the word that is labeled"
         keys[f"look_{k}"] = f"English, accuracy of the label, {what}"
         keys[f"look_{k}_stop"] = f"English, F1 of full stops, {what}"
+    for key in LATER:
+        for count in LONGER:
+            what = f"{meanings[key]}, after {count} passes"
+            keys[f"{key}_after_{count}"] = f"English, accuracy of the label, {what}"
+            keys[f"{key}_after_{count}_stop"] = f"English, F1 of full stops, {what}"
     for way in UNITS:
         keys[f"speech_{way}"] = f"Turkish, accuracy of the part of speech, {meanings[way]}"
     path = run_study(
         __file__,
         f"English: case and marks of words in the addresses but the last {HELD_OUT}, one pass "
-        f"over passages of {LENGTH} words; an LSTM with {HIDDEN} units in each of two directions, "
-        f"or {ALONE} in one, which has as many weights; test on one in {EVERY} of the passages "
-        f"of the last {HELD_OUT}. Turkish: "
-        f"parts of speech, {EPOCHS} passes, {UNITS['both']} or {UNITS['forward']} units. Adam at "
-        f"{RATE:g}, batches of {BATCH}.",
+        f"over passages of {LENGTH} words, or as many as the key says; an LSTM with {HIDDEN} "
+        f"units in each of two directions, or {ALONE} in one, which has as many weights; test on "
+        f"one in {EVERY} of the passages of the last {HELD_OUT}. Turkish: parts of speech, "
+        f"{EPOCHS} passes, {UNITS['both']} or {UNITS['forward']} units. Adam at {RATE:g}, batches "
+        f"of {BATCH}.",
         one_seed,
         SEEDS,
         keys,

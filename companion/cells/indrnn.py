@@ -34,7 +34,7 @@ class IndRNNCell(Cell):
             for sequences of T steps is ``2 ** (1 / T)``, with which no gradient grows beyond
             twofold. What is stored may leave the bound and is projected onto it where it is read;
             the gradient is that of the projected value, so that no weight gets stuck outside. The
-            authors' training scripts project what is stored before each step.
+            authors' training scripts, as an option, project what is stored at each step.
 
     Raises:
         TypeError, ValueError: if an argument has the wrong type or is out of range.
@@ -45,8 +45,8 @@ class IndRNNCell(Cell):
 
     Source:
         Li et al. (2018), equations 2 and 3 and section 3.1; the start of u from the authors' code
-        (Sunnydreamrain/IndRNN_pytorch), which, as an option, draws that of the last layer from
-        :math:`U(2^{-1/T}, 2^{1/T})`.
+        (Sunnydreamrain/IndRNN_pytorch), which draws that of the last layer from
+        :math:`U(\gamma^{-1/T}, \gamma^{1/T})` in action recognition; γ, an option, is 5 there.
 
     Example:
         >>> cell = IndRNNCell(3, 4, bound=2 ** (1 / 100))
