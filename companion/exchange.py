@@ -49,6 +49,7 @@ def from_torch(module: nn.Module) -> Recurrence | Cell:
         TypeError: if it is none of these.
 
     Example:
+        >>> import torch
         >>> gru = from_torch(torch.nn.GRU(3, 4, num_layers=2))
         >>> gru
         GRU(3, 4, num_layers=2)
