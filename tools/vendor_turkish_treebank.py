@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
-import os
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections import Counter
 from pathlib import Path
+
+from vendoring import digest, package, write
 
 VERSION = "1.0.0"
 SHA256 = "5a009c29a8e96e8f7e25059d59ac293c3baead6d746bf0fa4c9d3349b1e37ba0"
@@ -61,31 +59,6 @@ tag      groups    words
 """
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write atomically: a reader sees the old file or the new one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(data)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
-def wheel_path(given: str | None, folder: str) -> Path:
-    if given is None:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
-        subprocess.run([*pip, f"turkish-treebanks=={VERSION}"], check=True)
-        (path,) = Path(folder).glob("*.whl")
-    else:
-        path = Path(given)
-    found = digest(path.read_bytes())
-    if found != SHA256:
-        raise SystemExit(f"{path.name}: expected SHA-256 {SHA256}, got {found}")
-    return path
-
-
 def reduced(sentence: str) -> str:
     """The lines of a sentence that are kept; its text must follow from them."""
     kept, text, stated = [], "", None
@@ -112,7 +85,7 @@ def main() -> None:
     given = parser.parse_args().wheel
 
     with tempfile.TemporaryDirectory() as folder:
-        path = wheel_path(given, folder)
+        path = package(given, folder, f"turkish-treebanks=={VERSION}", SHA256)
         with zipfile.ZipFile(path) as wheel:
             license = wheel.read(f"turkish_treebanks-{VERSION}.dist-info/LICENSE").decode()
             raw = {name: wheel.read(f"data/{name}.conllu").decode() for name in SECTIONS}

