@@ -1,8 +1,8 @@
 """Study: the same 25 words, and more and more padding behind them.
 
 Every passage is cut to 25 tokens, so that only the padding differs. Three cells run through it
-and read the last state. Two remedies that leave the padding in: a large forget bias, and padding
-in front.
+and read the last state. Two remedies that leave the padding in: a large forget bias, at three
+lengths of padding, and padding in front.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from companion.reproduce import deterministic
 SEEDS = range(5)
 WORDS_KEPT = 25
 PADS = (0, 10, 20, 40, 65)
+OPEN_PADS = (10, 20, 65)
 CELLS = ("rnn", "lstm", "gru")
 
 
@@ -32,10 +33,8 @@ def one_seed(seed: int) -> dict[str, float]:
     vocab = common.vocabulary(train)
     columns, held = (common.encoded(part, vocab, WORDS_KEPT) for part in (train, test))
     runs = [(f"{cell}_{pads}", pads, False, {"cell": cell}) for cell in CELLS for pads in PADS]
-    runs += [
-        (f"lstm_{PADS[-1]}_open", PADS[-1], False, {"forget_bias": 5.0}),
-        (f"lstm_{PADS[-1]}_front", PADS[-1], True, {}),
-    ]
+    runs += [(f"lstm_{pads}_open", pads, False, {"forget_bias": 5.0}) for pads in OPEN_PADS]
+    runs.append((f"lstm_{PADS[-1]}_front", PADS[-1], True, {}))
     values = {}
     for key, pads, front, options in runs:
         parts = [padded(part, pads, front) for part in (columns, held)]
@@ -49,7 +48,7 @@ if __name__ == "__main__":
     deterministic()
     torch.set_num_threads(1)
     meanings = {f"{cell}_{p}": f"{cell}, {p} pads behind" for cell in CELLS for p in PADS}
-    meanings[f"lstm_{PADS[-1]}_open"] = f"lstm, forget bias 5, {PADS[-1]} pads behind"
+    meanings |= {f"lstm_{p}_open": f"lstm, forget bias 5, {p} pads behind" for p in OPEN_PADS}
     meanings[f"lstm_{PADS[-1]}_front"] = f"lstm, {PADS[-1]} pads in front"
     keys = {}
     for key, what in meanings.items():

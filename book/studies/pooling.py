@@ -68,14 +68,18 @@ def accuracy(trainer: Trainer, columns: tuple) -> float:
     return trainer.evaluate(batches(*columns, batch_size=500)).metrics["accuracy"]
 
 
-def bag_of_words(train: list[str], labels, test: list[str], test_labels) -> float:
-    """Test accuracy of logistic regression on TF-IDF weights of words."""
+def bag_of_words(
+    train: list[str], labels, test: list[str], test_labels, words: int | None = None
+) -> float:
+    """Test accuracy of logistic regression on TF-IDF weights of the `words` commonest words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    words = TfidfVectorizer(tokenizer=str.split, token_pattern=None, sublinear_tf=True)
-    model = LogisticRegression(C=10, max_iter=1000).fit(words.fit_transform(train), labels)
-    return model.score(words.transform(test), test_labels)
+    weights = TfidfVectorizer(
+        tokenizer=str.split, token_pattern=None, sublinear_tf=True, max_features=words
+    )
+    model = LogisticRegression(C=10, max_iter=1000).fit(weights.fit_transform(train), labels)
+    return model.score(weights.transform(test), test_labels)
 
 
 def first_words(part: Passages, length: int) -> list[str]:

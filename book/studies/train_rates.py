@@ -15,6 +15,7 @@ from companion.train import Trainer, TrainingDiverged
 SEEDS = range(5)
 EPOCHS, LONG, WORST = 3, 10, 20.0
 ADAM = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+ADAM_LONG = ADAM[3:6]
 SGD = (0.3, 1.0, 3.0, 10.0, 30.0)
 SCHEDULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "constant": ("constant", lambda optimizer: None),
@@ -64,6 +65,7 @@ def one_seed(seed: int) -> dict[str, float]:
     return {
         **{f"adam_{rate:g}": one_run(seed, adam, rate) for rate in ADAM},
         **{f"adam_clip_{rate:g}": one_run(seed, adam, rate, 0.25) for rate in ADAM[-3:-1]},
+        **{f"adam_long_{rate:g}": one_run(seed, adam, rate, None, LONG) for rate in ADAM_LONG},
         **{f"sgd_{rate:g}": one_run(seed, sgd, rate) for rate in SGD},
         **{f"sgd_clip_{rate:g}": one_run(seed, sgd, rate, 0.25) for rate in SGD},
         **{name: one_run(seed, adam, 1e-2, 0.25, LONG, name) for name in SCHEDULES},
@@ -73,6 +75,7 @@ def one_seed(seed: int) -> dict[str, float]:
 def keys() -> dict[str, tuple[str, str]]:
     names = {f"adam_{r:g}": f"Adam at {r:g}" for r in ADAM}
     names |= {f"adam_clip_{r:g}": f"Adam at {r:g}, norm clipped at 0.25" for r in ADAM[-3:-1]}
+    names |= {f"adam_long_{r:g}": f"Adam at {r:g}, {LONG} epochs" for r in ADAM_LONG}
     names |= {f"sgd_{r:g}": f"SGD at {r:g}" for r in SGD}
     names |= {f"sgd_clip_{r:g}": f"SGD at {r:g}, norm clipped at 0.25" for r in SGD}
     names |= {k: f"Adam from 0.01, {LONG} epochs, {what}" for k, (what, _) in SCHEDULES.items()}
