@@ -10,6 +10,7 @@ from torch import Tensor
 
 from companion.cells.base import check_size
 from companion.cells.linear import LinearCell, Time
+from companion.cells.noise import check_probability
 from companion.checks import check_flag
 
 # the gates of each pooling in the order of their blocks, after the candidate z
@@ -85,12 +86,8 @@ class QRNNCell(LinearCell):
         check_size("window", window)
         if not isinstance(pooling, str) or pooling not in POOLING:
             raise ValueError(f"pooling: expected one of {sorted(POOLING)}, got {pooling!r}")
-        if isinstance(pool_zoneout, bool) or not isinstance(pool_zoneout, int | float):
-            raise TypeError(f"pool_zoneout: expected a number, got {type(pool_zoneout).__name__}")
-        if not 0 <= pool_zoneout <= 1:
-            raise ValueError(f"pool_zoneout: expected a probability, got {pool_zoneout}")
         self.bias, self.window, self.pooling = bias, window, pooling
-        self.pool_zoneout = float(pool_zoneout)
+        self.pool_zoneout = check_probability("pool_zoneout", pool_zoneout)
         G = (1 + len(POOLING[pooling])) * hidden_size
         self.state_size = hidden_size if window == 1 else (hidden_size, (window - 1) * G)
         new = dict[str, Any](device=device, dtype=dtype)
