@@ -93,8 +93,10 @@ def check_state(
     """Raise unless ``state`` has one tensor of shape ``(*lead, size)`` for each of ``sizes``."""
     if isinstance(sizes, tuple):
         if not isinstance(state, tuple) or len(state) != len(sizes):
+            pair = "a pair of tensors such as (h, c)"
+            due = pair if len(sizes) == 2 else f"a tuple of {len(sizes)} tensors"
             got = f"a tuple of {len(state)}" if isinstance(state, tuple) else type(state).__name__
-            raise TypeError(f"{name}: expected a tuple of {len(sizes)} tensors, got {got}")
+            raise TypeError(f"{name}: expected {due}, got {got}")
     elif not isinstance(state, Tensor):
         raise TypeError(f"{name}: expected one tensor, got {type(state).__name__}")
     parts = flat_state(state)
