@@ -202,7 +202,8 @@ def test_scheduled_sampling(kind, per):
         logits, _, written = model.decoder(token[:, None], written)
         log_p = logits[:, 0].log_softmax(-1)
         token = log_p.argmax(-1)
-        total -= float((log_p.gather(1, outputs[:, t : t + 1])[:, 0] * counted[:, t]).sum())
+        gained = log_p.gather(1, outputs[:, t : t + 1])[:, 0] * counted[:, t]
+        total -= gained.sum().item()
     free = scheduled_objective(0.0, per)(model, data)[0]
     assert float(free) == pytest.approx(total / 11)
     assert not torch.isclose(free, told)
