@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from companion import cli
+from companion.commands import data as commands
 from companion.data import CATALOGUE
 from tests.data.server import TEXT, running
 
@@ -139,7 +140,7 @@ def test_interrupted(run, monkeypatch):
     def interrupted(options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "data_list", interrupted)
+    monkeypatch.setattr(commands, "data_list", interrupted)
     status, _, err = run("data", "list")
     assert status == 1 and err == "stopped\n"
 
@@ -230,6 +231,6 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
     def broken(options):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(cli, "data_list", broken)
+    monkeypatch.setattr(commands, "data_list", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         cli.main(["data", "list"])

@@ -272,6 +272,7 @@ def test_licenses():
         "companion.models",
         "companion.train",
         "companion.train.metrics",
+        "companion.tasks",
         "companion.cells",
         "companion.run",
         "companion.run.teaching",

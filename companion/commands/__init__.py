@@ -1,0 +1,1 @@
+"""The commands of ``python -m companion``: a module for those that belong together."""
