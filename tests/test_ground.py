@@ -273,6 +273,7 @@ def test_licenses():
         "companion.train",
         "companion.train.metrics",
         "companion.tasks",
+        "companion.attention",
         "companion.cells",
         "companion.run",
         "companion.run.teaching",

@@ -14,7 +14,12 @@ __all__ = ["Attended", "Attention", "check_query", "masked_softmax", "readable"]
 
 
 class Attended(NamedTuple):
-    """What attention returns: the weighted means (B, T, M) and the weights (B, T, S)."""
+    """What attention returns.
+
+    Attributes:
+        context: the weighted means of the memory, (B, T, M).
+        weights: (B, T, S), of several heads (B, n, T, S).
+    """
 
     context: Tensor
     weights: Tensor
