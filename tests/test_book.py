@@ -8,7 +8,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+
+from companion.models import LanguageModel
+from companion.train import load_weights, read_config
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("book/*.ipynb"))
@@ -173,3 +177,22 @@ def test_rhythm_exercises_have_solutions_that_run(name):
 @each_chapter
 def test_rhythm_ends_with_a_summary(name):
     assert re.search(r"^#+ .*\bsummary\b", prose(ROOT / f"{name}.ipynb"), re.M | re.I)
+
+
+CHECKPOINTS = sorted(ROOT.glob("book/checkpoints/*.safetensors"))
+
+
+def test_there_are_checkpoints():
+    assert CHECKPOINTS
+
+
+@pytest.mark.parametrize("path", CHECKPOINTS, ids=lambda p: p.stem)
+def test_a_checkpoint_is_small_and_says_what_made_it(path):
+    assert path.with_suffix(".py").is_file(), "the script that made it stands beside it"
+    assert path.stat().st_size <= 300_000
+    config = read_config(path)
+    model = LanguageModel(**config["model"])
+    assert load_weights(model, path) == config
+    assert len(config["characters"]) == config["model"]["vocab_size"]
+    assert model.embedding.weight.dtype == torch.float32
+    assert all(w.isfinite().all() for w in model.parameters())
