@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["check_flag", "check_number", "check_size", "check_sizes"]
+__all__ = ["check_flag", "check_generator", "check_number", "check_size", "check_sizes"]
 
 
 def check_size(name: str, value: Any, least: int = 1) -> None:
@@ -39,6 +39,15 @@ def check_flag(name: str, value: Any) -> None:
     """Raise unless ``value`` is a bool."""
     if not isinstance(value, bool):
         raise TypeError(f"{name}: expected True or False, got {value!r}")
+
+
+def check_generator(generator: Any) -> None:
+    """Raise unless ``generator`` is None or one of torch's."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"generator: expected a torch.Generator, got {type(generator).__name__} "
+            f"({generator!r})"
+        )
 
 
 def check_number(name: str, value: Any) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_sequence
 
+from companion.checks import check_generator, check_size
 from companion.reproduce import cpu_generator
 
 __all__ = ["Batches", "batches", "pad"]
@@ -84,7 +85,8 @@ def _filling(value: Any, dtype: torch.dtype) -> float:
         low, high = (0, 1) if info is None else (info.min, info.max)
         # pad_sequence takes a float, which must be this integer still
         fits = finite and low <= value <= high and int(float(value)) == value
-        least, most = f", a whole number in {low}", f" ... {high}"
+        exact = " that float64 holds too" if high > 2**53 else ""
+        least, most = f", a whole number in {low}", f" ... {high}{exact}"
     if not fits:
         raise ValueError(
             f"value: expected what the sequences' {dtype} can hold{least}{most}, got {value!r}"
@@ -200,7 +202,8 @@ def batches(
     Raises:
         ValueError: no column, columns of different lengths, or batch_size below 1.
         TypeError: a column without rows that can be counted and looked up by number: an iterator,
-            a string, a mapping, a PackedSequence; seed or collate is not what it should be.
+            a string, a mapping, a PackedSequence; batch_size, seed, generator or collate is not
+            what it should be.
 
     Example:
         >>> data = batches([[1, 2], [3], [4, 5, 6]], "aba".split("b"), batch_size=2)
@@ -225,15 +228,20 @@ def batches(
     lengths = [len(column) for column in columns]
     if len(set(lengths)) > 1:
         raise ValueError(f"columns: expected equal lengths, got {', '.join(map(str, lengths))}")
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size: expected an integer of at least 1, got {batch_size!r}")
+    check_size("batch_size", batch_size)
     if collate is not None and not callable(collate):
         raise TypeError(f"collate: expected a function, got {type(collate).__name__} {collate!r}")
+    return Batches(columns, batch_size, shuffle, order_generator(seed, generator), collate)
+
+
+def order_generator(seed: int, generator: torch.Generator | None) -> torch.Generator:
+    """The generator given, or one of one's own from the seed; it draws orders on the CPU."""
+    check_generator(generator)
     if generator is None:
-        generator = cpu_generator(seed)
-    elif generator.device.type != "cpu":
+        return cpu_generator(seed)
+    if generator.device.type != "cpu":
         raise ValueError(
-            f"generator: expected one on the CPU, so that every device sees the same order, "
+            "generator: expected one on the CPU, so that every device sees the same order, "
             f"got one on {generator.device}"
         )
-    return Batches(columns, batch_size, shuffle, generator, collate)
+    return generator

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from companion.reproduce import cpu_generator
+from companion.checks import check_size
+from companion.data.batching import order_generator
 
 __all__ = ["BucketBatches", "bucket_batches"]
 
@@ -157,9 +158,9 @@ def bucket_batches(
         number of batches; with ``max_tokens`` that is the number of the epoch that comes next.
 
     Raises:
-        ValueError: both or neither of batch_size and max_tokens; one that is no positive number;
-            a negative length, or one above max_tokens.
-        TypeError: lengths are no whole numbers.
+        ValueError: both or neither of batch_size and max_tokens; one, or pool, that is not
+            positive; a negative length, or one above max_tokens.
+        TypeError: one of them, or a length, is no whole number; generator is none.
 
     Example:
         >>> texts = [[1, 2, 3], [4], [5, 6, 7], [8, 9]]
@@ -177,24 +178,18 @@ def bucket_batches(
             "batch_size, max_tokens: expected one of the two, "
             f"got batch_size={batch_size!r} and max_tokens={max_tokens!r}"
         )
-    for name, value in {"batch_size": batch_size, "max_tokens": max_tokens, "pool": pool}.items():
-        wrong = isinstance(value, bool) or not isinstance(value, int) or value < 1
-        if value is not None and wrong:
-            raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
+    check_size("pool", pool)
+    for name, value in {"batch_size": batch_size, "max_tokens": max_tokens}.items():
+        if value is not None:
+            check_size(name, value)
     if max_tokens is not None and len(sizes) and int(sizes.max()) > max_tokens:
         i = int(sizes.argmax())
         raise ValueError(
             f"max_tokens: expected at least the longest length, {int(sizes[i])} (sequence {i}), "
             f"got {max_tokens}; cut the sequence, or leave it out"
         )
-    if generator is None:
-        generator = cpu_generator(seed)
-    elif generator.device.type != "cpu":
-        raise ValueError(
-            "generator: expected one on the CPU, so that every device sees the same order, "
-            f"got one on {generator.device}"
-        )
-    return BucketBatches(sizes, batch_size, max_tokens, shuffle, generator, pool)
+    drawing = order_generator(seed, generator)
+    return BucketBatches(sizes, batch_size, max_tokens, shuffle, drawing, pool)
 
 
 def _lengths(lengths: Sequence[int] | Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -17,6 +18,8 @@ from typing import NamedTuple
 __all__ = ["ConlluToken", "Sentence", "read_conllu"]
 
 DOUBTFUL = re.compile(r"[^\S\t]|^\t|\t\t|\t$")  # a space, or a column with nothing in it
+
+NUMBER = "[0-9]{1,18}"  # of more than 4,300 digits Python makes no int
 
 
 class ConlluToken(NamedTuple):
@@ -104,8 +107,11 @@ def read_conllu(source: str | Path | Iterable[str]) -> list[Sentence]:
     """
     if isinstance(source, (str, Path)):
         path = Path(source)
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            return list(_sentences(_decoded(file, path.name), path.name))
+        try:
+            with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+                return list(_sentences(_decoded(file, path.name), path.name))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise OSError(f"{path} cannot be unpacked ({error})") from error
     return list(_sentences(source, "source"))
 
 
@@ -116,8 +122,7 @@ class _Fault(ValueError):
 def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         try:
-            # Windows' editors begin a file with a byte order mark
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"{name}, line {number}: expected UTF-8, {error.reason}") from error
 
@@ -126,6 +131,8 @@ def _sentences(lines: Iterable[str], name: str) -> Iterator[Sentence]:
     reading = _Reading()
     for number, line in enumerate(chain(lines, [""]), 1):  # the last sentence may want its end
         line = line.rstrip("\r\n")
+        if number == 1:  # Windows' editors begin a file with a byte order mark
+            line = line.removeprefix("\ufeff")
         try:
             if line:
                 reading.take(line)
@@ -190,20 +197,19 @@ class _Reading:
         expected = str(len(self.tokens) + 1)
         if token.id != expected:
             raise _Fault(
-                f"id: expected {expected}, got {token.id}; is an empty line missing?"
-                if token.id == "1"
-                else f"id: expected {expected}, got {token.id}"
+                f"id: expected {expected}, got {token.id:.60}"
+                + ("; is an empty line missing?" if token.id == "1" else "")
             )
-        if not re.fullmatch(r"_|[0-9]+", token.head):
-            raise _Fault(f"head: expected the number of a word, 0 or '_', got {token.head!r}")
+        if not re.fullmatch(rf"_|{NUMBER}", token.head):
+            raise _Fault(f"head: expected the number of a word, 0 or '_', got {token.head!r:.60}")
         self.tokens.append(token)
         self.empty = 0
 
     def _other(self, id: str) -> None:
         n = len(self.tokens)
-        pair = re.fullmatch(r"([0-9]+)([-.])([0-9]+)", id)
+        pair = re.fullmatch(rf"({NUMBER})([-.])({NUMBER})", id)
         if pair is None:
-            raise _Fault(f"id: expected a number, or one like 3-4 or 8.1, got {id!r}")
+            raise _Fault(f"id: expected a number, or one like 3-4 or 8.1, got {id!r:.60}")
         first, last = int(pair[1]), int(pair[3])
         if pair[2] == "-":
             if first != n + 1 or last < first or first <= self.covered:

@@ -183,15 +183,16 @@ def _fetch_file(entry: DataSet, file: DataFile, progress: bool) -> Path:
             path=path.parent,
             downloader=pooch.HTTPDownloader(progressbar=bar, timeout=TIMEOUT),
         )
-    except requests.exceptions.RequestException as error:
+    except (requests.exceptions.RequestException, ValueError) as error:
+        if "does not match the known hash" in str(error):  # pooch has no class of its own for it
+            raise DataError(
+                f"{entry.name}: what came from {file.url} is not the {file.name} we know "
+                f"(expected {file.hash}); it was not kept. The source may have changed. "
+                + help_text
+            ) from error
         raise DataError(
             f"{entry.name}: cannot fetch {file.name} from {file.url} ({_reason(error)}). "
             + help_text
-        ) from error
-    except ValueError as error:  # pooch: the hash of what came is wrong
-        raise DataError(
-            f"{entry.name}: what came from {file.url} is not the {file.name} we know "
-            f"(expected {file.hash}); it was not kept. The source may have changed. " + help_text
         ) from error
     except OSError as error:
         raise DataError(
@@ -214,4 +215,4 @@ def _reason(error: Exception) -> str:
         return "no connection"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the connection broke off"
-    return type(error).__name__
+    return type(error).__name__ if isinstance(error, OSError) else str(error)

@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from companion.checks import check_sizes
 from companion.data.labelled import FILES, Labelled
 from companion.reproduce import cpu_generator
 
@@ -58,6 +59,7 @@ class Recordings(Labelled):
             recording may come in several strings.
 
         Raises:
+            TypeError: one of them is no int.
             ValueError: not 1 ≤ shortest ≤ longest, or number is negative, or there is no
                 recording to draw from.
 
@@ -67,15 +69,10 @@ class Recordings(Labelled):
             >>> len(frames[0]), labels[0].tolist()
             (86, [5, 4, 1, 8, 4, 8])
         """
-        if not 1 <= shortest <= longest:
-            raise ValueError(
-                f"shortest, longest: expected 1 <= shortest <= longest, got {shortest}, {longest}"
-            )
-        if number < 0 or (number > 0 and not len(self)):
-            raise ValueError(
-                f"number: expected 0 or more, and recordings to draw from, got {number} "
-                f"of {len(self)} recordings"
-            )
+        check_sizes(shortest=(shortest, 1))
+        check_sizes(number=(number, 0), longest=(longest, shortest))
+        if number and not len(self):
+            raise ValueError(f"number: expected 0 of 0 recordings to draw from, got {number}")
         generator = cpu_generator(seed)
         frames, labels = [], []
         for _ in range(number):

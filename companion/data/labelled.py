@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from companion.checks import check_number
 from companion.reproduce import cpu_generator
 
 __all__ = ["Digits", "Labelled", "Split", "Surnames", "load_digits", "load_surnames"]
@@ -43,7 +44,7 @@ class Rows:
             TypeError: indices is not a one-dimensional int64 tensor.
             IndexError: there is no such row.
         """
-        chosen = checked_indices(indices).tolist()
+        chosen = checked_indices(indices, len(self)).tolist()
         columns: dict[str, Any] = {
             field: [getattr(self, field)[i] for i in chosen] for field in self.rows
         }
@@ -62,12 +63,13 @@ class Rows:
             two have round(N · valid) and round(N · test) rows.
 
         Raises:
+            TypeError: a share or the seed is no number.
             ValueError: a share is negative, or they leave nothing for training.
         """
         checked_shares(valid, test)
         order = torch.randperm(len(self), generator=cpu_generator(seed), device="cpu")
-        n_valid, n_test = round(len(self) * valid), round(len(self) * test)
-        sizes = [len(self) - n_valid - n_test, n_valid, n_test]
+        sizes = part_sizes(len(self), valid, test)
+        check_training(sizes[0], len(self))
         return Split(*(self.subset(part) for part in order.split(sizes)))
 
 
@@ -95,7 +97,7 @@ class Labelled:
             TypeError: indices is not a one-dimensional int64 tensor.
             IndexError: there is no such row.
         """
-        checked_indices(indices)
+        checked_indices(indices, len(self))
         chosen: dict[str, Any] = {"labels": self.labels[indices]}
         for field in self.rows:
             column = getattr(self, field)
@@ -119,6 +121,7 @@ class Labelled:
             label with n rows, round(n · valid) and round(n · test) go to the last two parts.
 
         Raises:
+            TypeError: a share or the seed is no number.
             ValueError: a share is negative, or they leave nothing for training.
         """
         checked_shares(valid, test)
@@ -128,10 +131,10 @@ class Labelled:
         for label in labels.unique():
             rows = (labels == label).nonzero(as_tuple=True)[0]
             rows = _mixed(rows, generator)
-            n_valid, n_test = round(len(rows) * valid), round(len(rows) * test)
-            sizes = [len(rows) - n_valid - n_test, n_valid, n_test]
-            for part, chosen in zip(parts, rows.split(sizes), strict=True):
-                part.append(chosen)
+            chosen = rows.split(part_sizes(len(rows), valid, test))
+            for part, own in zip(parts, chosen, strict=True):
+                part.append(own)
+        check_training(sum(map(len, parts[0])), len(labels))
         shuffled = []
         for part in parts:
             rows = torch.cat(part) if part else labels[:0]
@@ -139,7 +142,7 @@ class Labelled:
         return Split(*shuffled)
 
 
-def checked_indices(indices: Tensor) -> Tensor:
+def checked_indices(indices: Tensor, rows: int) -> Tensor:
     """The indices of rows, or an error that says what they ought to be."""
     if not isinstance(indices, Tensor) or indices.dtype != torch.int64 or indices.ndim != 1:
         got = (
@@ -148,16 +151,33 @@ def checked_indices(indices: Tensor) -> Tensor:
             else type(indices).__name__
         )
         raise TypeError(f"indices: expected an int64 tensor of shape (n,), got {got}")
+    if len(indices) and not (0 <= int(indices.min()) and int(indices.max()) < rows):
+        wrong = indices[(indices < 0) | (indices >= rows)][0]
+        raise IndexError(f"indices: expected 0 ... {rows - 1}, of {rows} rows, got {wrong}")
     return indices
 
 
 def checked_shares(valid: float, test: float) -> None:
     """Refuse shares of the rows that cannot be."""
+    check_number("valid", valid)
+    check_number("test", test)
     if not (valid >= 0 and test >= 0 and valid + test < 1):
         raise ValueError(
             "valid, test: expected shares of at least 0 with a sum below 1, "
             f"got valid={valid}, test={test}"
         )
+
+
+def part_sizes(rows: int, valid: float, test: float) -> list[int]:
+    """Rows of the training, the validation and the test."""
+    n_valid, n_test = round(rows * valid), round(rows * test)
+    return [rows - n_valid - n_test, n_valid, n_test]
+
+
+def check_training(left: int, rows: int) -> None:
+    """Refuse shares that leave nothing to train."""
+    if rows and not left:
+        raise ValueError(f"valid, test: expected shares that leave some of {rows} rows to train")
 
 
 def _mixed(rows: Tensor, generator: torch.Generator) -> Tensor:

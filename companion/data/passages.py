@@ -10,6 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from companion.checks import check_size
 from companion.data.addresses import Address
 from companion.data.labelled import Split, checked_shares
 from companion.data.texts import Texts
@@ -70,6 +71,7 @@ class Passages(Texts):
             Split(train, valid, test), passages in the order of the whole.
 
         Raises:
+            TypeError: a share or the seed is no number.
             ValueError: a share is negative, or they leave a president nothing for training.
         """
         checked_shares(valid, test)
@@ -120,7 +122,8 @@ def passages(
         The passages, addresses in the order given. A word is what stands between spaces.
 
     Raises:
-        ValueError: a president has no address, or shortest and longest are not
+        TypeError: presidents is no list of names, or a number is no int.
+        ValueError: a president has no address, or comes twice, or shortest and longest are not
             1 ≤ shortest ≤ longest.
 
     Example:
@@ -129,11 +132,13 @@ def passages(
         >>> found.classes[found.labels[0]], len(found.texts[0].split())
         ('Ronald Reagan', 73)
     """
-    if not 1 <= shortest <= longest:
-        raise ValueError(
-            f"shortest, longest: expected 1 <= shortest <= longest, got {shortest}, {longest}"
-        )
+    check_size("shortest", shortest)
+    check_size("longest", longest, shortest)
+    if isinstance(presidents, str):
+        raise TypeError(f"presidents: expected a list of names, got the str {presidents!r}")
     chosen = list(presidents)
+    if len(set(chosen)) < len(chosen):
+        raise ValueError(f"presidents: expected each once, got {chosen}")
     generator = cpu_generator(seed)
     texts: list[str] = []
     labels: list[int] = []

@@ -46,14 +46,16 @@ def case_and_punctuation(text: str) -> tuple[list[str], list[str]]:
     one with the mark ``-``. Of several marks the first counts; ``!`` counts as ``.``.
 
     What no label can say is lost: quotation marks and brackets, capitals inside a word (McCain),
-    spaces beside a dash, lines and paragraphs. For the rest, ``restore_text`` is the inverse; and
+    spaces beside a dash, lines and paragraphs. A capital whose small letter would not give it
+    back, such as İ or ẞ, is left as it is. For the rest, ``restore_text`` is the inverse; and
     whatever the text, a second round changes nothing more.
 
     Args:
         text: of a language with capitals and with spaces between words.
 
     Returns:
-        N words in lower case, and N labels, each one of the 21 in ``RESTORATION_LABELS``.
+        N words in lower case but for such capitals, and N labels, each one of the 21 in
+        ``RESTORATION_LABELS``.
 
     Raises:
         TypeError: text is no string.
@@ -111,8 +113,8 @@ def restore_text(words: Sequence[str], labels: Sequence[str]) -> str:
 
 
 def _lower(word: str) -> str:
-    """Small letters; one that would become two characters stays, for it would not come back."""
-    return "".join(c if len(c.lower()) > 1 else c.lower() for c in word)
+    """Small letters; a capital that they would not give back stays."""
+    return "".join(c.lower() if c.lower().upper() == c else c for c in word)
 
 
 def _upper(word: str) -> str:
@@ -125,7 +127,7 @@ def _case(word: str, written: str) -> str:
     for case, write in CASES.items():
         if write(word) == written:
             return case
-    return "Capitalized" if written[:1].isupper() else "lower"
+    return "Capitalized" if written[:1] != word[:1] else "lower"
 
 
 def _mark(gap: str) -> str:

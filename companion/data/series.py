@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from companion.checks import check_size
 from companion.data.labelled import FILES
 
 if TYPE_CHECKING:
@@ -95,12 +96,12 @@ class Weather:
             slice no hour is missing.
 
         Raises:
+            TypeError: at_least is no int.
             ValueError: there is no such column, or at_least is not positive.
         """
         import numpy as np
 
-        if at_least < 1:
-            raise ValueError(f"at_least: expected a positive number of hours, got {at_least}")
+        check_size("at_least", at_least)
         measured = ~self.select(*names).isnan().any(1).numpy()  # (T,)
         # does a row go on from the one above it? The first has none above
         follows = np.diff(self.time, prepend=self.time[:1]) == np.timedelta64(1, "h")

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from companion.checks import check_sizes
+
 __all__ = ["StreamBatch", "Streams", "stream_batches"]
 
 
@@ -101,9 +103,9 @@ def stream_batches(
         ``tokens``.
 
     Raises:
-        TypeError: tokens are no whole numbers.
+        TypeError: tokens, batch_size, steps or end are no whole numbers.
         ValueError: tokens have another shape than (N,), or N < 2 B: no stream had a target;
-            batch_size or steps is no positive number.
+            batch_size or steps is not positive.
 
     Source: the functions ``batchify`` and ``get_batch`` of PyTorch's word language model example,
     here with the batch first.
@@ -114,9 +116,7 @@ def stream_batches(
         [[0, 1, 2], [5, 6, 7]] [[1, 2, 3], [6, 7, 8]]
         [[3], [8]] [[4], [9]]
     """
-    for name, value in {"batch_size": batch_size, "steps": steps}.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
+    check_sizes(batch_size=(batch_size, 1), steps=(steps, 1))
     if not isinstance(tokens, Tensor):
         try:
             numbers = [operator.index(token) for token in tokens]
@@ -136,5 +136,10 @@ def stream_batches(
             f"got {len(tokens)}"
         )
     whole = tokens[: batch_size * length].to(torch.int64)
-    last = None if end is None else operator.index(end)
+    try:
+        last = None if end is None else operator.index(end)
+    except TypeError as error:
+        raise TypeError(
+            f"end: expected a whole number, {error}; a Vocab turns tokens into numbers"
+        ) from error
     return Streams(whole.reshape(batch_size, length), steps, last)

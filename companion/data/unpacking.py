@@ -62,7 +62,9 @@ def unpack(path: Path, digest: str) -> Path:
         with _alone(path.parent):
             if not complete(path, digest):  # another process may have been first
                 _unpack(path, folder, digest)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # what is raised for a damaged archive is no closed list
         raise DataError(f"{path} cannot be unpacked ({error})") from error
     return folder
 
@@ -100,7 +102,7 @@ def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     if path.name.endswith(".zip"):
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
-                if not info.is_dir():
+                if not info.filename.endswith("/"):  # is_dir() of no name is an IndexError
                     with archive.open(info) as stream:
                         yield info.filename, stream
         return
@@ -132,12 +134,15 @@ def _unpack(path: Path, target: Path, digest: str) -> None:
             with open(place, "wb") as out:
                 shutil.copyfileobj(stream, out)
         marker.write_text(json.dumps(_summary(folder, digest)), "utf-8")
+        old = Path(temporary) / "old"
         if target.is_dir():
-            os.replace(target, Path(temporary) / "old")
+            os.replace(target, old)
         try:
             os.replace(folder, target)
         except OSError:
-            if not complete(path, digest):  # else another process was first
-                raise
-            return
+            if complete(path, digest):  # another process was first
+                return
+            if old.is_dir():
+                os.replace(old, target)
+            raise
         os.replace(marker, _marker(target))

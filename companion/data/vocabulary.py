@@ -234,6 +234,9 @@ def vocab(
         >>> vocab({"b": 2, "a": 5, "c": 1}, min_freq=2, specials=["<unk>"]).get_itos()
         ['<unk>', 'b', 'a']
     """
+    if not isinstance(ordered_dict, Mapping):
+        got = type(ordered_dict).__name__
+        raise TypeError(f"ordered_dict: expected a mapping from tokens to numbers, got {got}")
     extra = _specials(specials)
     known = set(extra)
     tokens = [t for t, count in ordered_dict.items() if count >= min_freq and t not in known]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from companion.data.labelled import Split, checked_shares
+from companion.checks import check_sizes
+from companion.data.labelled import Split, check_training, checked_shares, part_sizes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +37,7 @@ def split_by_time(rows: int, valid: float = 0.1, test: float = 0.1, context: int
         rows; round(T · valid) and round(T · test) rows are in the last two.
 
     Raises:
+        TypeError: an argument is no number.
         ValueError: a share is negative, or they leave nothing for training; rows or context is
             negative.
 
@@ -46,13 +48,10 @@ def split_by_time(rows: int, valid: float = 0.1, test: float = 0.1, context: int
         slice(66, 100, None)
     """
     checked_shares(valid, test)
-    for name, value in {"rows": rows, "context": context}.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{name}: expected an integer of at least 0, got {value!r}")
-    second = rows - round(rows * test)
-    first = second - round(rows * valid)
-    if rows and first < 1:
-        raise ValueError(f"valid, test: expected shares that leave some of {rows} rows to train")
+    check_sizes(rows=(rows, 0), context=(context, 0))
+    first, n_valid, _ = part_sizes(rows, valid, test)
+    check_training(first, rows)
+    second = first + n_valid
     return Split(
         slice(0, first),
         slice(max(first - context, 0), second),
@@ -69,7 +68,8 @@ class Scaler:
 
     Attributes:
         mean: (D,), of the columns.
-        std: (D,), their standard deviations; 1 for a column that does not vary.
+        std: (D,), their standard deviations; 1 for a column whose values are all equal, or vary
+            by less than the dtype holds.
 
     Example:
         >>> scaler = Scaler.fit(torch.tensor([[1.0, 5.0], [3.0, 5.0], [float("nan"), 5.0]]))
@@ -104,18 +104,23 @@ class Scaler:
         wide = _checked_series(series).detach().to("cpu", torch.float64)
         known = ~wide.isnan()
         count = known.sum(0)
+        low, high = (wide.where(known, end) for end in (torch.inf, -torch.inf))
         wide = wide.where(known, 0.0)
-        mean = wide.sum(0) / count
-        variance = (wide - mean).where(known, 0.0).square().sum(0) / count
         for d in range(series.shape[1]):
             if not count[d]:
                 raise ValueError(f"series: expected values in column {d}, got none but NaN")
-            if not variance[d].isfinite():
+            if wide[:, d].isinf().any():
                 raise ValueError(f"series: expected finite values in column {d}, got an infinity")
-        # rounding gives a constant column a deviation of about eps times its mean
-        varies = variance.sqrt() > 1e-12 * mean.abs()
-        std = variance.sqrt().where(varies, 1.0)
-        return cls(mean.to(series), std.to(series))
+        # in units of a power of 2, which changes no digit, no square becomes 0 or infinite
+        exponents = wide.abs().amax(0).frexp().exponent.clamp(-1000, 1000).tolist()
+        unit = torch.tensor([2.0**e for e in exponents], dtype=torch.float64, device="cpu")
+        wide = wide / unit
+        mean = wide.sum(0) / count
+        std = ((wide - mean).where(known, 0.0).square().sum(0) / count).sqrt()
+        std = (std * unit).to(series.dtype)
+        # rounding gives equal values a deviation too, of about eps times their mean
+        varies = (low.amin(0) < high.amax(0)) & (std > 0)
+        return cls((mean * unit).to(series), std.where(varies, 1.0).to(series))
 
     def transform(self, x: Tensor) -> Tensor:
         """Scale values.
@@ -127,9 +132,11 @@ class Scaler:
             (..., D), of another tensor.
 
         Raises:
+            TypeError: x is no tensor.
             ValueError: the last dimension is not D.
         """
-        return (x - self._like(self.mean, x)) / self._like(self.std, x)
+        mean, std = self._like("x", x)
+        return (x - mean) / std
 
     def inverse(self, z: Tensor) -> Tensor:
         """Undo ``transform``.
@@ -141,9 +148,11 @@ class Scaler:
             (..., D), in the units of the series.
 
         Raises:
+            TypeError: z is no tensor.
             ValueError: the last dimension is not D.
         """
-        return z * self._like(self.std, z) + self._like(self.mean, z)
+        mean, std = self._like("z", z)
+        return z * std + mean
 
     def select(self, *columns: int) -> Scaler:
         """The scaler of some of the columns, for a forecast that has only these.
@@ -155,17 +164,26 @@ class Scaler:
             A scaler for (..., n).
 
         Raises:
+            TypeError: a position is no int.
             IndexError: there is no such column.
         """
+        for column in columns:
+            if isinstance(column, bool) or not isinstance(column, int):
+                raise TypeError(f"columns: expected ints, got {column!r}")
+            if not 0 <= column < len(self.mean):
+                raise IndexError(f"columns: expected 0 ... {len(self.mean) - 1}, got {column}")
         return Scaler(self.mean[list(columns)], self.std[list(columns)])
 
-    def _like(self, statistic: Tensor, x: Tensor) -> Tensor:
-        if x.ndim == 0 or x.shape[-1] != len(statistic):
+    def _like(self, name: str, x: Any) -> tuple[Tensor, Tensor]:
+        """Mean and deviation on the device of ``x``."""
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+        if x.ndim == 0 or x.shape[-1] != len(self.mean):
             raise ValueError(
-                f"x: expected {len(statistic)} columns in the last dimension, "
+                f"{name}: expected {len(self.mean)} columns in the last dimension, "
                 f"got shape {tuple(x.shape)}"
             )
-        return statistic.to(x.device)
+        return self.mean.to(x.device), self.std.to(x.device)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -220,9 +238,10 @@ def windows(
         ⌊(T − P − F) / stride⌋ + 1 of both together, none if T < P + F.
 
     Raises:
-        TypeError: the series is no floating-point tensor.
-        ValueError: it is not of shape (T, D); past, future or stride is no positive number; time
-            has another length, or does not increase.
+        TypeError: the series is no floating-point tensor; past, future or stride is no int; time
+            has no numbers and no datetime64.
+        ValueError: the series is not of shape (T, D); past, future or stride is not positive;
+            time has another length, or does not increase.
 
     Example:
         >>> series = torch.arange(6.0)[:, None]
@@ -234,9 +253,7 @@ def windows(
         ([[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]], [[2.0], [3.0], [4.0]])
     """
     _checked_series(series)
-    for name, value in {"past": past, "future": future, "stride": stride}.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
+    check_sizes(past=(past, 1), future=(future, 1), stride=(stride, 1))
     rows, width = len(series), past + future
     starts = torch.arange(0, max(rows - width + 1, 0), stride, device=series.device)
     # faults[t]: gaps up to row t. A window has none if the count does not rise over it: of rows
@@ -266,18 +283,25 @@ def _breaks(time: Any, rows: int) -> Tensor:
         return flags
     import numpy as np
 
-    times = time.detach().cpu().numpy() if isinstance(time, Tensor) else np.asarray(time)
+    if isinstance(time, Tensor):
+        time = time.detach().cpu()
+        time = time.float() if time.dtype == torch.bfloat16 else time.numpy()  # numpy has none
+    times = np.asarray(time)
+    if times.dtype.kind not in "iufmM":
+        raise TypeError(f"time: expected numbers or numpy datetime64, got dtype {times.dtype}")
     if times.shape != (rows,):
         raise ValueError(f"time: expected shape ({rows},) like the series, got {times.shape}")
     if rows < 2:
         return flags
-    steps = np.diff(times)
-    if not (steps > steps.dtype.type(0)).all():
-        t = int((~(steps > steps.dtype.type(0))).argmax()) + 1
+    increases = times[1:] > times[:-1]  # a difference would not tell: it may wrap
+    if not increases.all():
+        t = int((~increases).argmax()) + 1
         raise ValueError(f"time: expected times that increase, got {times[t]} in row {t}")
-    if np.issubdtype(steps.dtype, np.floating):  # 0.1, 0.2, 0.3 are not equally far apart
+    if times.dtype.kind == "f":  # 0.1, 0.2, 0.3 are not equally far apart
+        steps = np.diff(times.astype(np.float64))
         flags[1:] = torch.from_numpy(steps > 1.5 * steps.min())
-    else:
+    else:  # as unsigned numbers of 64 bits the differences are right, also if they wrap
+        steps = np.diff(times.astype(np.int64).astype(np.uint64))
         flags[1:] = torch.from_numpy(steps > steps.min())
     return flags
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from companion.checks import check_number, check_size
-from companion.models.forecasting import Horizon, check_past
+from companion.models.forecasting import Horizon, check_past, target_of
 
 __all__ = ["LinearForecaster", "SeasonalNaive"]
 
@@ -133,11 +133,12 @@ class LinearForecaster(nn.Module):
             The model itself.
 
         Raises:
-            ValueError: if the shapes do not fit, there is no window, or a value is not finite.
+            TypeError, ValueError: if an argument is no tensor, the shapes do not fit, there is no
+                window, or a value is not finite.
         """
         self._check(past)
         target, steps = self.horizon.target, self.horizon.steps
-        future = future[..., target] if future.dim() == 3 else future
+        future = target_of(future, self.horizon)
         if future.shape != (len(past), steps) or not len(past):
             raise ValueError(
                 f"future: expected shape ({max(len(past), 1)}, {steps}), a row for each window, "
@@ -152,7 +153,8 @@ class LinearForecaster(nn.Module):
         mean_x, mean_y = x.mean(0), y.mean(0)
         x, y = x - mean_x, y - mean_y  # the intercept is not penalized
         if self.ridge:  # as rows: x^T x + ridge is never formed, which would square the condition
-            x = torch.cat([x, self.ridge**0.5 * torch.eye(x.shape[1], dtype=x.dtype)])
+            eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+            x = torch.cat([x, self.ridge**0.5 * eye])
             y = torch.cat([y, y.new_zeros(x.shape[1], steps)])
         weight = torch.linalg.lstsq(x, y, driver="gelsd").solution.T
         self.weight.copy_(weight)

@@ -16,6 +16,7 @@ from companion.models.parts import (
     check_batch,
     check_names,
     check_tokens,
+    counted_targets,
     recurrence,
     valid_steps,
 )
@@ -149,10 +150,12 @@ def classification_objective(
 
     Args:
         model: gives logits (B, C) for ``model(tokens, lengths)``.
-        batch: tokens (B, T), lengths (B,), labels int64 (B,).
+        batch: tokens (B, T), lengths (B,), labels int64 (B,). A label of −100 is unknown and
+            not counted.
 
     Returns:
-        The mean over the rows, their number, and the share of right answers, ``"accuracy"``.
+        The mean over the counted rows, their number, and the share of right answers,
+        ``"accuracy"``; a mean of 0 if nothing counts.
 
     Example:
         >>> model = TextClassifier(100, 3)
@@ -163,5 +166,8 @@ def classification_objective(
     """
     tokens, lengths, labels = batch
     logits = model(tokens, lengths)
-    right = (logits.detach().argmax(-1) == labels).float().mean()
-    return F.cross_entropy(logits, labels), len(labels), {"accuracy": right}
+    count = int(counted_targets("labels", labels, logits, size="classes").sum())
+    # of no row torch's mean would be NaN
+    loss = F.cross_entropy(logits, labels.long()) if count else logits[:0].sum()
+    right = (logits.detach().argmax(-1) == labels).sum() / max(count, 1)
+    return loss, count, {"accuracy": right}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from companion.checks import check_flag, check_size
-from companion.models.parts import check_names
+from companion.models.parts import check_names, mean
 from companion.run.plan import check_lengths
 
 __all__ = ["collapse", "ctc_forward", "ctc_loss"]
@@ -59,7 +60,7 @@ def ctc_forward(log_probs: Tensor, target: Sequence[int] | Tensor, blank: int = 
         blank: index of the blank.
 
     Returns:
-        :math:`\log P`, a scalar.
+        :math:`\log P`, a scalar; −∞, with a gradient of 0, if no path is possible.
 
     Raises:
         TypeError, ValueError: if an argument has the wrong type or shape, the target holds a
@@ -77,8 +78,9 @@ def ctc_forward(log_probs: Tensor, target: Sequence[int] | Tensor, blank: int = 
         got = tuple(log_probs.shape) if isinstance(log_probs, Tensor) else type(log_probs).__name__
         raise ValueError(f"log_probs: expected a tensor of shape (T, C), got {got}")
     T, C = log_probs.shape
-    (labels,) = _targets([target], None, C, blank)
-    _check_fit([T], [labels])
+    check_blank(blank, C)
+    labels = _labels("target", target, C, blank)
+    _check_fit("target", T, labels)
     extended = [blank]
     for label in labels:
         extended += [label, blank]
@@ -86,7 +88,7 @@ def ctc_forward(log_probs: Tensor, target: Sequence[int] | Tensor, blank: int = 
     skip = torch.zeros_like(ext, dtype=torch.bool)
     skip[2:] = ext[2:] != ext[:-2]
 
-    log_probs = log_probs.to(torch.promote_types(log_probs.dtype, torch.float32))
+    log_probs = _wide(log_probs).clamp(min=NEVER)
     alpha = log_probs.new_full((len(ext),), NEVER)  # before the first frame
     alpha[0] = 0
     for t in range(T):
@@ -95,7 +97,8 @@ def ctc_forward(log_probs: Tensor, target: Sequence[int] | Tensor, blank: int = 
             skip, alpha.new_tensor(NEVER)
         )
         alpha = torch.stack([alpha, one, two]).logsumexp(0) + log_probs[t, ext]
-    return alpha[-2:].logsumexp(0)
+    total = alpha[-2:].logsumexp(0)
+    return total.masked_fill(total < NEVER / 2, -torch.inf)
 
 
 def ctc_loss(
@@ -114,7 +117,8 @@ def ctc_loss(
     a word, and give an infinite loss for a row with too few frames.
 
     Args:
-        log_probs: (B, T, C), as ``log_softmax`` gives them; the batch comes first.
+        log_probs: (B, T, C), as ``log_softmax`` gives them; the batch comes first. Of half
+            precision they are taken as float32.
         targets: B sequences of labels, or int (B, S) padded with anything.
         lengths: (B,) how many frames of each row are valid; default: all.
         target_lengths: (B,) how many labels of each row; needed with padded ``targets``, and
@@ -154,11 +158,14 @@ def ctc_loss(
     B, T, C = log_probs.shape
     known = check_lengths(lengths, B, T, True)
     frames = [T] * B if known is None else known.tolist()
+    check_blank(blank, C)
     labels = _targets(targets, target_lengths, C, blank)
     if len(labels) != B:
         raise ValueError(f"targets: expected {B}, one for each row, got {len(labels)}")
-    if not zero_infinity:
-        _check_fit(frames, labels)
+    for b, (n, row) in enumerate(zip(frames, labels, strict=True)):
+        if not zero_infinity:
+            _check_fit(f"targets[{b}]", n, row)
+    log_probs = _wide(log_probs)
     if B == 0 or T == 0:  # where torch has nothing to look at: all targets are empty
         loss = log_probs.sum((1, 2)) if T == 0 else log_probs.new_zeros(0) + log_probs.sum()
     else:
@@ -172,56 +179,76 @@ def ctc_loss(
             zero_infinity,
         )
     if reduction == "mean":
-        return (loss / loss.new_tensor([max(len(row), 1) for row in labels])).mean()
+        return mean(loss / loss.new_tensor([max(len(row), 1) for row in labels]))
     return loss.sum() if reduction == "sum" else loss
+
+
+def _wide(log_probs: Tensor) -> Tensor:
+    return log_probs.to(torch.promote_types(log_probs.dtype, torch.float32))
+
+
+def check_blank(blank: Any, C: int) -> None:
+    check_size("blank", blank, 0)
+    if blank >= C:
+        raise ValueError(f"blank: expected less than {C}, the size of log_probs, got {blank}")
 
 
 def _targets(targets: Any, lengths: Any, C: int, blank: int) -> list[list[int]]:
     """The labels of each row; raise if one is a blank or no label at all."""
-    check_size("blank", blank, 0)
-    if blank >= C:
-        raise ValueError(f"blank: expected less than {C}, the size of log_probs, got {blank}")
-    if isinstance(targets, Tensor):
-        if targets.dim() != 2 or lengths is None:
+    if hasattr(targets, "shape"):  # a tensor or an array
+        shape = tuple(targets.shape)
+        if len(shape) != 2 or lengths is None:
             raise ValueError(
                 "targets: expected sequences of labels, or a tensor (B, S) and target_lengths, "
-                f"got shape {tuple(targets.shape)}{'' if lengths is not None else ' alone'}"
+                f"got shape {shape}{'' if lengths is not None else ' alone'}"
             )
-        known = check_target_lengths(lengths, *targets.shape)
-        rows = [row[:n] for row, n in zip(targets.tolist(), known, strict=True)]
-    else:
-        if lengths is not None:
-            raise ValueError("target_lengths: expected None with a sequence of targets")
-        rows = [row.tolist() if isinstance(row, Tensor) else list(row) for row in targets]
-    for b, row in enumerate(rows):
-        for label in row:
-            if isinstance(label, bool) or not isinstance(label, int):
-                raise TypeError(f"targets[{b}]: expected integers, got {label!r}")
-            if label == blank:
-                raise ValueError(
-                    f"targets[{b}]: expected labels alone, got {blank}, the blank: {row}"
-                )
-            if not 0 <= label < C:
-                raise ValueError(f"targets[{b}]: expected labels from 0 to {C - 1}, got {label}")
-    return rows
+        known = _target_lengths(lengths, *shape)
+        targets = [row[:n] for row, n in zip(targets.tolist(), known, strict=True)]
+    elif not isinstance(targets, Sequence) or isinstance(targets, str | bytes):
+        raise TypeError(
+            "targets: expected sequences of labels, or a tensor (B, S) and target_lengths, "
+            f"got {type(targets).__name__} ({targets!r:.60})"
+        )
+    elif lengths is not None:
+        raise ValueError(
+            f"target_lengths: expected None with a sequence of targets, got {lengths!r:.60}"
+        )
+    return [_labels(f"targets[{b}]", row, C, blank) for b, row in enumerate(targets)]
 
 
-def check_target_lengths(lengths: Any, B: int, S: int) -> list[int]:
+def _labels(name: str, target: Any, C: int, blank: int) -> list[int]:
+    """One target as ints; raise if one is a blank or no label at all."""
+    row = target.tolist() if hasattr(target, "tolist") else target
+    if not isinstance(row, Sequence) or isinstance(row, str | bytes):
+        raise TypeError(
+            f"{name}: expected a sequence of labels, got {type(target).__name__} ({target!r:.60})"
+        )
+    for label in row:
+        if isinstance(label, bool) or not isinstance(label, Integral):  # NumPy's are Integral
+            raise TypeError(f"{name}: expected integers, got {label!r}")
+        if label == blank:
+            raise ValueError(f"{name}: expected labels alone, got {blank}, the blank: {row}")
+        if not 0 <= int(label) < C:
+            raise ValueError(f"{name}: expected labels from 0 to {C - 1}, got {label}")
+    return [int(label) for label in row]
+
+
+def _target_lengths(lengths: Any, B: int, S: int) -> list[int]:
     """The lengths as a list; the message names the right argument."""
     try:
         known = check_lengths(lengths, B, S, True)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"target_{error}") from None
+        said = str(error).replace("the number of steps", "the columns of targets")
+        raise type(error)(f"target_{said}") from None
     assert known is not None
     return known.tolist()
 
 
-def _check_fit(frames: Sequence[int], labels: Sequence[Sequence[int]]) -> None:
-    for b, (n, row) in enumerate(zip(frames, labels, strict=True)):
-        equal = sum(a == b for a, b in zip(row, row[1:], strict=False))
-        if n < len(row) + equal:
-            between = f", {equal} blank{'s' * (equal > 1)} between equal ones" if equal else ""
-            raise ValueError(
-                f"targets[{b}]: expected at least {len(row) + equal} frames ({len(row)} "
-                f"label{'s' * (len(row) > 1)}{between}), got {n}"
-            )
+def _check_fit(name: str, frames: int, labels: Sequence[int]) -> None:
+    equal = sum(a == b for a, b in zip(labels, labels[1:], strict=False))
+    if frames < len(labels) + equal:
+        between = f", {equal} blank{'s' * (equal > 1)} between equal ones" if equal else ""
+        raise ValueError(
+            f"{name}: expected at least {len(labels) + equal} frames ({len(labels)} "
+            f"label{'s' * (len(labels) > 1)}{between}), got {frames}"
+        )

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from companion.checks import check_number, check_size
-from companion.models.ctc import collapse
-from companion.run.plan import check_lengths
+from companion.models.ctc import check_blank, collapse
+from companion.models.parts import valid_steps
 
 __all__ = ["Hypothesis", "ctc_beam_search", "ctc_greedy"]
 
@@ -61,10 +61,11 @@ def ctc_greedy(
         got = tuple(log_probs.shape) if isinstance(log_probs, Tensor) else type(log_probs).__name__
         raise ValueError(f"log_probs: expected a tensor of shape (B, T, C), got {got}")
     B, T, C = log_probs.shape
-    _check_blank(blank, C)
-    known = check_lengths(lengths, B, T, True)
-    frames = [T] * B if known is None else known.tolist()
-    paths = log_probs.argmax(-1).tolist()
+    check_blank(blank, C)
+    valid = valid_steps(lengths, B, T, log_probs.device)
+    if bool(log_probs[valid].isnan().any()):
+        raise ValueError("log_probs: expected numbers in the valid frames, got NaN")
+    frames, paths = valid.sum(1).tolist(), log_probs.argmax(-1).tolist()
     return [collapse(path[:n], blank) for path, n in zip(paths, frames, strict=True)]
 
 
@@ -93,12 +94,13 @@ def ctc_beam_search(
         beam: how many prefixes to keep.
         blank: index of the blank.
         scorer: ``scorer(prefix, label)`` gives :math:`\log P_{\mathrm{LM}}` of a label after a
-            tuple of labels; None: there is no language model.
+            tuple of labels, −∞ of one that it forbids; None: there is no language model.
         weight: :math:`\alpha`.
         bonus: :math:`\beta`, for each label: a language model alone prefers to say little.
 
     Returns:
-        The prefixes left at the end, best first; of equal ones the shorter.
+        The prefixes left at the end, best first; of equal ones the shorter. None at all if no
+        path is possible.
 
     Raises:
         TypeError, ValueError: if an argument has the wrong type, shape or range.
@@ -120,7 +122,11 @@ def ctc_beam_search(
     check_size("beam", beam)
     check_number("weight", weight)
     check_number("bonus", bonus)
-    _check_blank(blank, log_probs.shape[1])
+    check_blank(blank, log_probs.shape[1])
+    if scorer is not None and not callable(scorer):
+        raise TypeError(f"scorer: expected a function, got {type(scorer).__name__} ({scorer!r})")
+    if not bool((log_probs < torch.inf).all()):
+        raise ValueError("log_probs: expected logarithms of probabilities, got NaN or +∞")
 
     extra: dict[tuple[int, ...], float] = {(): 0.0}  # what language model and bonus add
     # of each prefix the log-probability, ending in a blank and in a label
@@ -140,7 +146,7 @@ def ctc_beam_search(
                 if before == -math.inf:
                     continue
                 if longer not in extra:
-                    say = scorer(prefix, label) if scorer else 0.0
+                    say = scorer(prefix, label) if scorer and weight else 0.0  # not 0 · ∞
                     extra[longer] = extra[prefix] + weight * say + bonus
                 _add(new, longer, -math.inf, before + log_p)
         best = sorted(new, key=lambda p: (-(log_add(*new[p]) + extra[p]), len(p), p))
@@ -165,9 +171,3 @@ def _add(
         return
     blank, label = table.get(prefix, (-math.inf, -math.inf))
     table[prefix] = log_add(blank, in_blank), log_add(label, in_label)
-
-
-def _check_blank(blank: int, C: int) -> None:
-    check_size("blank", blank, 0)
-    if blank >= C:
-        raise ValueError(f"blank: expected less than {C}, the size of log_probs, got {blank}")

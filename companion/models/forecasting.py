@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from companion.cells import Cell
 from companion.cells.base import check_tensor
 from companion.checks import check_flag, check_number, check_sizes
-from companion.models.parts import recurrence, valid_steps
+from companion.models.parts import mean, recurrence, valid_steps
 from companion.models.pooling import pool_last
 
 __all__ = ["Forecaster", "forecasting_objective", "pinball_loss"]
@@ -25,14 +25,14 @@ class Horizon:
 
     Args:
         steps: F.
-        quantiles: Q levels between 0 and 1, increasing; none: one value a step.
+        quantiles: Q levels between 0 and 1, increasing, kept as a tuple; none: one value a step.
         target: the column of the past that is forecast.
         relative: whether the network's output is the difference from the last known value.
         columns: D, of the past.
     """
 
     steps: int
-    quantiles: tuple[float, ...]
+    quantiles: Sequence[float]
     target: int
     relative: bool
     columns: int
@@ -44,7 +44,7 @@ class Horizon:
             raise ValueError(
                 f"target: expected less than {self.columns} (input_size), got {self.target}"
             )
-        check_quantiles(self.quantiles)
+        object.__setattr__(self, "quantiles", checked_quantiles(self.quantiles))
 
     @property
     def size(self) -> int:
@@ -112,7 +112,7 @@ class Forecaster(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        self.horizon = Horizon(horizon, tuple(quantiles), target, relative, input_size)
+        self.horizon = Horizon(horizon, quantiles, target, relative, input_size)
         new: dict[str, Any] = {"device": device, "dtype": dtype}
         self.recurrence = recurrence(
             cell, input_size, hidden_size, num_layers, dropout=dropout, **new, **options
@@ -154,15 +154,34 @@ def check_past(past: Any, columns: int, like: Tensor | None, steps: int | None =
         )
 
 
-def check_quantiles(quantiles: Sequence[Any]) -> None:
-    """Raise unless the levels lie between 0 and 1 and increase."""
-    for q in quantiles:
+def checked_quantiles(quantiles: Any) -> tuple[float, ...]:
+    """The levels as a tuple; raise unless they lie between 0 and 1 and increase."""
+    try:
+        levels = tuple(quantiles)
+    except TypeError:
+        raise TypeError(
+            f"quantiles: expected a sequence of levels, got {type(quantiles).__name__} "
+            f"({quantiles!r})"
+        ) from None
+    for q in levels:
         check_number("quantiles", q)
-    levels = (0.0, *quantiles, 1.0)
-    if quantiles and not all(a < b for a, b in zip(levels, levels[1:], strict=False)):
-        raise ValueError(
-            f"quantiles: expected levels between 0 and 1 that increase, got {tuple(quantiles)}"
-        )
+    bounds = (0.0, *levels, 1.0)
+    if levels and not all(a < b for a, b in zip(bounds, bounds[1:], strict=False)):
+        raise ValueError(f"quantiles: expected levels between 0 and 1 that increase, got {levels}")
+    return levels
+
+
+def target_of(future: Any, horizon: Horizon) -> Tensor:
+    """The target's column of a future (B, F, D) of all columns; one of it alone is (B, F)."""
+    check_tensor("future", future, None)
+    if future.dim() == 3:
+        if future.shape[2] != horizon.columns:
+            raise ValueError(
+                f"future: expected shape (B, F), or (B, F, {horizon.columns}) of all columns, "
+                f"got {tuple(future.shape)}"
+            )
+        return future[..., horizon.target]
+    return future
 
 
 def pinball_loss(forecast: Tensor, future: Tensor, quantiles: Sequence[float]) -> Tensor:
@@ -182,7 +201,7 @@ def pinball_loss(forecast: Tensor, future: Tensor, quantiles: Sequence[float]) -
         The mean over everything, a scalar.
 
     Raises:
-        ValueError: if the shapes or levels do not fit.
+        TypeError, ValueError: if an argument has the wrong type, or shapes or levels do not fit.
 
     Source:
         Koenker and Bassett (1978), "Regression quantiles".
@@ -192,15 +211,19 @@ def pinball_loss(forecast: Tensor, future: Tensor, quantiles: Sequence[float]) -
         >>> pinball_loss(low_and_high, torch.tensor([10.0]), (0.25, 0.5)).item()  # (0.5 + 1) / 2
         0.75
     """
-    check_quantiles(quantiles)
-    if forecast.shape != (*future.shape, len(quantiles)):
+    levels = checked_quantiles(quantiles)
+    if not levels:
+        raise ValueError("quantiles: expected at least one level, got none")
+    check_tensor("forecast", forecast, None)
+    check_tensor("future", future, None)
+    if forecast.shape != (*future.shape, len(levels)):
         raise ValueError(
-            f"forecast: expected shape {(*future.shape, len(quantiles))}, the future's and one "
+            f"forecast: expected shape {(*future.shape, len(levels))}, the future's and one "
             f"for each quantile, got {tuple(forecast.shape)}"
         )
-    q = forecast.new_tensor(quantiles)
+    q = forecast.new_tensor(levels)
     error = future[..., None] - forecast
-    return torch.maximum(q * error, (q - 1) * error).mean()
+    return mean(torch.maximum(q * error, (q - 1) * error))
 
 
 def forecasting_objective(
@@ -215,8 +238,8 @@ def forecasting_objective(
         batch: past (B, P, D), and future (B, F) of the target, or (B, F, D) of all columns.
 
     Returns:
-        The mean; the number B of windows; and the mean absolute error, ``"mae"`` (of the level
-        nearest the median).
+        The mean, 0 of no window; the number B of windows; and the mean absolute error, ``"mae"``
+        (of the level nearest the median).
 
     Example:
         >>> model = Forecaster(1, 2, hidden_size=4)
@@ -228,7 +251,7 @@ def forecasting_objective(
     past, future = batch
     horizon = model.horizon
     assert isinstance(horizon, Horizon)
-    future = future[..., horizon.target] if future.dim() == 3 else future
+    future = target_of(future, horizon)
     forecast = model(past)
     if forecast.shape[:2] != future.shape:
         raise ValueError(
@@ -239,5 +262,5 @@ def forecasting_objective(
         levels = horizon.quantiles
         forecast = forecast[..., min(range(len(levels)), key=lambda k: abs(levels[k] - 0.5))]
     else:
-        loss = F.mse_loss(forecast, future)
-    return loss, len(past), {"mae": (forecast.detach() - future).abs().mean()}
+        loss = F.mse_loss(forecast, future) if len(past) else forecast.sum()
+    return loss, len(past), {"mae": mean((forecast.detach() - future).abs())}

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from companion.checks import check_number
 from companion.models.language_model import LanguageModel
+from companion.models.parts import UNKNOWN, counted_targets
 
 __all__ = ["activation_penalty", "bits", "language_model_objective"]
-
-UNKNOWN = -100  # a target that does not count, as in torch
 
 
 def language_model_objective(
@@ -49,9 +48,10 @@ def language_model_objective(
     """
     x, y, reset = batch
     raw, dropped, state = model.features(x, state, reset)
-    count = int((y != UNKNOWN).sum())
     logits = model.decode(dropped)  # (B, T, V)
-    nll = F.cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=UNKNOWN, reduction="sum")
+    count = int(counted_targets("y", y, logits).sum())
+    y = y.flatten().long()
+    nll = F.cross_entropy(logits.flatten(0, 1), y, ignore_index=UNKNOWN, reduction="sum")
     nll = nll / max(count, 1)
     if not (ar or tar):
         return nll, count, state

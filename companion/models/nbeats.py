@@ -86,7 +86,7 @@ class NBEATS(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(past=(past, 1), blocks=(blocks, 1), width=(width, 1), layers=(layers, 1))
-        self.horizon = Horizon(horizon, tuple(quantiles), target, relative, input_size)
+        self.horizon = Horizon(horizon, quantiles, target, relative, input_size)
         self.past = past
         new: dict[str, Any] = {"device": device, "dtype": dtype}
         self.blocks = nn.ModuleList(

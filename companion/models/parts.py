@@ -19,9 +19,13 @@ __all__ = [
     "check_batch",
     "check_names",
     "check_tokens",
+    "counted_targets",
+    "mean",
     "recurrence",
     "valid_steps",
 ]
+
+UNKNOWN = -100  # a target that does not count, as in torch
 
 
 def valid_steps(lengths: Any, B: int, T: int, device: torch.device) -> Tensor:
@@ -33,16 +37,20 @@ def valid_steps(lengths: Any, B: int, T: int, device: torch.device) -> Tensor:
 
 
 def check_tokens(
-    name: str, tokens: Any, vocab_size: int, valid: Tensor | None = None, fill: int = 0
+    name: str,
+    tokens: Any,
+    vocab_size: int,
+    valid: Tensor | None = None,
+    size: str = "vocab_size",
 ) -> Tensor:
-    """Tokens as int64, with ``fill`` where they are padding, which may hold any number.
+    """Tokens as int64, with 0 where they are padding, which may hold any number.
 
     Args:
         name: of the argument, for the message.
         tokens: integers, of any shape.
         vocab_size: the number of tokens, :math:`V`.
         valid: bool, of the shape of ``tokens``; None: all are.
-        fill: what stands where nothing is valid.
+        size: name of that number, for the message.
 
     Returns:
         int64, a new tensor where something was filled in.
@@ -54,19 +62,50 @@ def check_tokens(
     if not isinstance(tokens, Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(tokens).__name__}")
     if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
-        raise TypeError(f"{name}: expected integers, the indices of tokens, got {tokens.dtype}")
+        raise TypeError(f"{name}: expected integers, got {tokens.dtype}")
     tokens = tokens.long()
     if valid is not None:
-        tokens = tokens.masked_fill(~valid, fill)
+        tokens = tokens.masked_fill(~valid, 0)
     # torch's own embedding says "index out of range in self", or stops the GPU for good
     if tokens.numel() and not tokens.is_meta:
         low, high = (int(v) for v in tokens.aminmax())
         if low < 0 or high >= vocab_size:
             raise ValueError(
-                f"{name}: expected indices from 0 to {vocab_size - 1} (vocab_size is "
+                f"{name}: expected indices from 0 to {vocab_size - 1} ({size} is "
                 f"{vocab_size}), got {low if low < 0 else high}"
             )
     return tokens
+
+
+def counted_targets(
+    name: str, targets: Any, logits: Tensor, valid: Tensor | None = None, size: str = "vocab_size"
+) -> Tensor:
+    """Which targets count: those that are valid and not −100; bool, of their shape.
+
+    Args:
+        name: of the argument, for the message.
+        targets: integers (…), indices into the last dimension of the logits.
+        logits: (…, C).
+        valid: bool (…); None: all are.
+        size: name of C, for the message.
+
+    Raises:
+        TypeError: they are no tensor of integers.
+        ValueError: they have another shape, or one that counts is not from 0 to C − 1.
+    """
+    if isinstance(targets, Tensor) and targets.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"{name}: expected shape {tuple(logits.shape[:-1])}, one for each place of the "
+            f"logits, got {tuple(targets.shape)}"
+        )
+    known = targets != UNKNOWN if valid is None else valid & (targets != UNKNOWN)
+    check_tokens(name, targets, logits.shape[-1], known, size)
+    return known
+
+
+def mean(x: Tensor) -> Tensor:
+    """The mean over everything; 0 over nothing, where torch's is NaN."""
+    return x.mean() if x.numel() else x.sum()
 
 
 def check_batch(name: str, x: Any) -> tuple[int, int]:
@@ -115,6 +154,8 @@ class LockedDropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop features while training; in evaluation the input itself."""
+        if x.dim() != 3:
+            raise ValueError(f"x: expected shape (B, T, F), got {tuple(x.shape)}")
         if not (self.training and self.p):
             return x
         return x * F.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), self.p)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from companion.checks import check_number, check_size
+from companion.checks import check_generator, check_number, check_size
 from companion.models.parts import check_tokens
 
 __all__ = ["next_token_probabilities"]
@@ -31,7 +31,7 @@ def next_token_probabilities(
     Among equal entries the lower index comes first.
 
     Args:
-        logits: scores :math:`z` (..., V).
+        logits: scores :math:`z` (..., V), finite, or −∞ for a token that is never drawn.
         temperature: :math:`\tau`; 0 puts all probability on the largest score.
         top_k: how many tokens may be drawn at most; ``None``: all.
         top_p: in (0, 1]; ``None``: 1.
@@ -40,7 +40,8 @@ def next_token_probabilities(
         Probabilities (..., V), in float32 or the wider dtype of the logits.
 
     Raises:
-        TypeError, ValueError: if an argument has the wrong type or is out of range.
+        TypeError, ValueError: if an argument has the wrong type or is out of range; if a score
+            is NaN or +∞, or all scores of a row are −∞.
 
     Source:
         Fan et al. (2018) for top-k; Holtzman et al. (2020), "The curious case of neural text
@@ -62,14 +63,21 @@ def next_token_probabilities(
         raise ValueError(f"logits: expected shape (..., V), got {tuple(logits.shape)}")
     check_sampling(temperature, top_k, top_p)
     z = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    z = z - z.amax(-1, keepdim=True)  # so that a small temperature does not overflow
+    largest = z.amax(-1, keepdim=True)
+    if not bool(largest.isfinite().all()):
+        wrong = largest[~largest.isfinite()][0].item()
+        raise ValueError(f"logits: expected a finite largest score in each row, got {wrong}")
+    z = z - largest  # so that a small temperature does not overflow
     if temperature == 0:
         return F.one_hot(z.argmax(-1), z.shape[-1]).to(z.dtype)
+    info = torch.finfo(z.dtype)  # in which a temperature out of range would be 0 or infinite
+    temperature = min(max(temperature, info.tiny), info.max)
     p, order = (z / temperature).softmax(-1).sort(dim=-1, descending=True, stable=True)
     if top_k is not None:
         p = _scaled(p, torch.arange(p.shape[-1], device=p.device) < top_k)
-    if top_p is not None:
-        p = _scaled(p, p.cumsum(-1) - p < top_p)  # kept: what begins before the sum reaches p
+    if top_p is not None and top_p < 1:  # rounded sums may reach 1 before the end
+        wide = p.to(torch.float32 if p.device.type == "mps" else torch.float64)
+        p = _scaled(p, wide.cumsum(-1) - wide < top_p)  # kept: begun before the sum reaches p
     return torch.zeros_like(p).scatter(-1, order, p)
 
 
@@ -103,6 +111,7 @@ def continued(
     """What :meth:`LanguageModel.sample` returns; the arguments are described there."""
     check_size("steps", steps, 0)
     check_sampling(temperature, top_k, top_p)
+    check_generator(generator)
     if not isinstance(prompt, Tensor):
         raise TypeError(f"prompt: expected a tensor, got {type(prompt).__name__}")
     if prompt.dim() not in (1, 2) or prompt.shape[-1] == 0:

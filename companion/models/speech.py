@@ -83,6 +83,11 @@ class SpeechRecognizer(nn.Module):
         new: dict[str, Any] = {"device": device, "dtype": dtype}
         self.convolutions = nn.ModuleList()
         width = input_size
+        if not isinstance(convolutions, Sequence):
+            raise TypeError(
+                "convolutions: expected a sequence of (channels, kernel size, stride), "
+                f"got {type(convolutions).__name__} ({convolutions!r})"
+            )
         for n, parts in enumerate(convolutions):
             channels, kernel, stride = _checked_convolution(n, parts)
             self.convolutions.append(
@@ -102,7 +107,14 @@ class SpeechRecognizer(nn.Module):
         self.output = nn.Linear(self.recurrence.output_size, labels + 1, **new)
 
     def out_lengths(self, lengths: Tensor) -> Tensor:
-        """How many frames the network gives for recordings of these lengths, int (B,)."""
+        """How many frames the network gives for recordings of these lengths, int (B,).
+
+        Raises:
+            TypeError: if the lengths are no tensor of integers.
+        """
+        if not isinstance(lengths, Tensor) or lengths.is_floating_point():
+            got = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
+            raise TypeError(f"lengths: expected a tensor of integers, got {got}")
         for convolution in self.convolutions:
             lengths = -(-lengths // convolution.stride[0])  # type: ignore[index]
         return lengths
@@ -166,8 +178,8 @@ def speech_objective(
         batch: frames (B, T, D), lengths (B,), and B sequences of labels, each from 1 up.
 
     Returns:
-        The mean over the recordings of the negative log-probability of what is said, in nats;
-        and their number.
+        The mean over the recordings of the negative log-probability of what is said, in nats, 0
+        of no recording; and their number.
 
     Example:
         >>> model = SpeechRecognizer(13, 10, hidden_size=8)

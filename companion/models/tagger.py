@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from companion.cells import Cell
 from companion.cells.noise import check_probability
 from companion.checks import check_sizes
-from companion.models.parts import check_tokens, recurrence, valid_steps
+from companion.models.parts import check_tokens, counted_targets, recurrence, valid_steps
 
 __all__ = ["Tagger", "tagging_objective"]
 
@@ -73,11 +73,15 @@ class Tagger(nn.Module):
         check_sizes(tags=(tags, 1))
         self.features = isinstance(vocab_size, tuple | list)  # whether tokens have several
         sizes = tuple(vocab_size) if isinstance(vocab_size, tuple | list) else (vocab_size,)
+        if not sizes:
+            raise ValueError(
+                f"vocab_size: expected a number, or one for each feature, got {vocab_size!r}"
+            )
         if isinstance(embedding_dim, tuple | list):
             widths = tuple(embedding_dim)
         else:
             widths = (embedding_dim,) * len(sizes)
-        if len(widths) != len(sizes) or not sizes:
+        if len(widths) != len(sizes):
             raise ValueError(
                 f"embedding_dim: expected a number, or one for each of {len(sizes)} features as "
                 f"in vocab_size, got {embedding_dim!r}"
@@ -157,15 +161,11 @@ def tagging_objective(
     """
     tokens, lengths, tags = batch
     logits = model(tokens, lengths)
-    if tags.shape != logits.shape[:2]:
-        raise ValueError(
-            f"tags: expected shape {tuple(logits.shape[:2])} like the tokens, "
-            f"got {tuple(tags.shape)}"
-        )
-    B, T = tags.shape
-    counted = valid_steps(lengths, B, T, tags.device) & (tags != -100)
+    B, T, _ = logits.shape
+    valid = valid_steps(lengths, B, T, logits.device)
+    counted = counted_targets("tags", tags, logits, valid, "tags")
     count = int(counted.sum())
-    logits, tags = logits[counted], tags[counted]  # (count, C), (count,)
+    logits, tags = logits[counted], tags[counted].long()  # (count, C), (count,)
     loss = F.cross_entropy(logits, tags, reduction="sum") / max(count, 1)
     right = (logits.detach().argmax(-1) == tags).sum() / max(count, 1)
     return loss, count, {"accuracy": right}

@@ -108,7 +108,7 @@ class TCN(nn.Module):
         super().__init__()
         check_sizes(channels=(channels, 1), levels=(levels, 1), kernel_size=(kernel_size, 1))
         check_probability("dropout", dropout)
-        self.horizon = Horizon(horizon, tuple(quantiles), target, relative, input_size)
+        self.horizon = Horizon(horizon, quantiles, target, relative, input_size)
         self.receptive_field = 1 + 2 * (kernel_size - 1) * (2**levels - 1)
         new: dict[str, Any] = {"device": device, "dtype": dtype}
         widths = [input_size] + [channels] * (levels - 1)

@@ -38,8 +38,9 @@ def sinusoids(steps: int, size: int) -> Tensor:
                 [0.8415, 0.5403]], dtype=torch.float64)
     """
     check_sizes(steps=(steps, 0), size=(size, 1))
-    even = torch.arange(0, size, 2, dtype=torch.float64)
-    angle = torch.arange(steps, dtype=torch.float64)[:, None] * 10000.0 ** (-even / size)
+    new: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}  # not every device has it
+    even = torch.arange(0, size, 2, **new)
+    angle = torch.arange(steps, **new)[:, None] * 10000.0 ** (-even / size)
     return torch.stack([angle.sin(), angle.cos()], 2).flatten(1)[:, :size]
 
 
@@ -97,7 +98,7 @@ class TransformerForecaster(nn.Module):
             raise ValueError(
                 f"hidden_size: expected a multiple of {heads} heads, got {hidden_size}"
             )
-        self.horizon = Horizon(horizon, tuple(quantiles), target, relative, input_size)
+        self.horizon = Horizon(horizon, quantiles, target, relative, input_size)
         self.positions, self.hidden_size = positions, hidden_size
         new: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input = nn.Linear(input_size, hidden_size, **new)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from companion.checks import check_number, check_size
 from companion.train.batches import tensors_of
 
 __all__ = ["EarlyStopping"]
@@ -53,12 +54,10 @@ class EarlyStopping:
         largest: bool | None = None,
         restore_best: bool = True,
     ) -> None:
-        if isinstance(patience, bool) or not isinstance(patience, int):
-            raise TypeError(f"patience must be an int, got {type(patience).__name__}")
-        if patience < 1:
-            raise ValueError(f"patience must be >= 1, got {patience}")
-        if not (min_delta >= 0 and math.isfinite(min_delta)):
-            raise ValueError(f"min_delta must be a finite number >= 0, got {min_delta!r}")
+        check_size("patience", patience)
+        check_number("min_delta", min_delta)
+        if min_delta < 0:
+            raise ValueError(f"min_delta: expected at least 0, got {min_delta}")
         if largest is None and metric != "loss":
             raise ValueError(
                 f"largest: expected True (large is good) or False for metric {metric!r}, "

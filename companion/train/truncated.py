@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from companion.checks import check_size
+
 __all__ = ["compact", "detached", "state_rows", "tensors_in", "truncated_gradient"]
 
 
@@ -97,8 +99,8 @@ def state_rows(state: Any, rows: int | Tensor, dim: int = 1) -> Any:
         raise TypeError(
             f"rows: expected indices (n,) of int64, got {tuple(rows.shape)} of {rows.dtype}"
         )
-    if isinstance(rows, int) and rows < 0:
-        raise ValueError(f"rows: expected a number of rows >= 0, got {rows}")
+    if isinstance(rows, int):
+        check_size("rows", rows, 0)
     index = torch.arange(rows) if isinstance(rows, int) else rows
     least, most = (int(index.min()), int(index.max())) if index.numel() else (0, -1)
 
@@ -197,6 +199,7 @@ def truncated_gradient(
         The gradient for each parameter that requires one, by name, and the final state, detached.
 
     Raises:
+        TypeError: if k is no int.
         ValueError: if k < 1, x has not three dimensions, or the layer is not batch-first.
 
     Source:
@@ -209,8 +212,7 @@ def truncated_gradient(
         >>> gradient["weight_hh_l0"].shape
         torch.Size([4, 4])
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"k: expected an int of at least 1, got {k!r}")
+    check_size("k", k)
     if x.dim() != 3:
         raise ValueError(f"x: expected (B, T, D), got {tuple(x.shape)}")
     if not getattr(layer, "batch_first", True):

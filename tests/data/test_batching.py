@@ -167,8 +167,9 @@ def test_nothing_and_more_than_there_is():
         ((iter([1]),), {}, TypeError, r"columns\[0\].*got list_iterator"),
         ((torch.tensor(1),), {}, ValueError, r"columns\[0\].*no dimension"),
         (([1],), {"batch_size": 0}, ValueError, "at least 1, got 0"),
-        (([1],), {"batch_size": 2.0}, ValueError, "batch_size.*got 2.0"),
-        (([1],), {"batch_size": True}, ValueError, "batch_size.*got True"),
+        (([1],), {"batch_size": 2.0}, TypeError, "batch_size.*got float"),
+        (([1],), {"batch_size": True}, TypeError, "batch_size.*got bool"),
+        (([1],), {"generator": 3}, TypeError, "^generator: expected a torch.Generator, got int"),
     ],
 )
 def test_batches_refuses(columns, options, error, words):
@@ -207,6 +208,12 @@ def test_a_default_device_changes_nothing():
 def test_padding_that_the_dtype_does_not_hold(dtype, value):
     with pytest.raises(ValueError, match=f"^value: .*{dtype} .*got "):
         pad([torch.ones(2, dtype=dtype), torch.ones(1, dtype=dtype)], value=value)
+
+
+def test_padding_within_the_range_that_is_refused():
+    """The message is true of 2**53 + 1 too, which is a whole number within the range."""
+    with pytest.raises(ValueError, match="9223372036854775807 that float64 holds too, got 9007"):
+        pad([[1, 2], [3]], value=2**53 + 1)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,10 @@ GOOD = line("1")
         ([GOOD, line("1.2")], r"line 2: id: expected the empty node 1\.1, got 1\.2"),
         ([line("1", head="x")], "line 1: head: expected the number of a word, 0 or '_', got 'x'"),
         ([line("1", head="-1")], "line 1: head: expected the number"),
+        ([line("1", head=5000 * "9")], "line 1: head: expected the number.{,100}$"),
+        ([line(5000 * "9")], "line 1: id: expected 1, got 9{60}$"),
+        ([line("1-" + 5000 * "9")], "line 1: id: expected a number, or one like 3-4.{,80}$"),
+        ([GOOD, line("1." + 5000 * "9")], "line 2: id: expected a number, or one like"),
         ([line("1", head="2"), "", GOOD], "line 1: head of word 1: expected at most 1, got 2"),
         (["# sent_id = 1", "", GOOD], "line 1: expected words after the comments"),
         ([GOOD, "# sent_id = 2", GOOD], "line 2: a comment inside a sentence"),
@@ -114,6 +118,26 @@ def test_faults_have_a_line(lines, words, tmp_path):
 def test_an_empty_node_may_come_first():
     (sentence,) = read_conllu([line("0.1"), GOOD, line("1.1"), line("2"), line("2.1")])
     assert len(sentence) == 2
+
+
+def test_lines_with_a_byte_order_mark():
+    assert read_conllu(["\ufeff" + EXAMPLE[0], *EXAMPLE[1:]]) == read_conllu(EXAMPLE)
+
+
+@pytest.mark.parametrize("fault", ["cut", "damaged", "no archive"])
+def test_a_packed_file_that_cannot_be_read(tmp_path, fault):
+    path = tmp_path / "my.conllu.gz"
+    packed = gzip.compress("\n".join(EXAMPLE).encode())
+    middle = len(packed) // 2
+    path.write_bytes(
+        {
+            "cut": packed[:-10],
+            "damaged": packed[:middle] + bytes(20) + packed[middle + 20 :],
+            "no archive": b"no archive",
+        }[fault]
+    )
+    with pytest.raises(OSError, match=r"my.conllu.gz cannot be unpacked \("):
+        read_conllu(path)
 
 
 def test_another_encoding_is_an_error(tmp_path):

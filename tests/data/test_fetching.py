@@ -1,9 +1,14 @@
 """Downloads: what goes wrong leaves nothing wrong behind."""
 
+import dataclasses
+import io
 import os
+import random
 import shutil
 import socket
 import sys
+import tarfile
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -66,6 +71,19 @@ def test_the_wrong_file(server, cache, catalogue):
     with pytest.raises(DataError, match="is not the text.txt we know.*sha256:.*not kept"):
         fetch("toy")
     assert everything_in(cache) == ["toy"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1/text.txt", "http://" + 70 * "a" + ".org/text.txt", "http://"]
+)
+def test_an_address_that_is_none(server, cache, catalogue, url):
+    """What else is a ValueError is not the hash."""
+    entry = server.entry("whole", "text.txt")
+    file = dataclasses.replace(entry.files[0], url=url)
+    catalogue(dataclasses.replace(entry, files=(file,)))
+    with pytest.raises(DataError, match="^toy: cannot fetch text.txt from http"):
+        fetch("toy")
+    assert everything_in(cache) in ([], ["toy"])
 
 
 def test_no_such_file(server, cache, catalogue):
@@ -208,6 +226,25 @@ def test_an_archive_of_which_a_part_is_bad_leaves_the_old_folder(server, cache, 
     assert everything_in(cache / "toy" / "toy") == ["mine.txt"]
 
 
+def test_a_move_that_fails_leaves_the_old_folder(server, cache, catalogue, monkeypatch):
+    server.files["toy.tar.gz"] = tar(("a.txt", b"A"))
+    catalogue(server.entry("whole", "toy.tar.gz", unpack=True))
+    folder = cache / "toy" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "mine.txt").write_bytes(b"mine")
+    replace = os.replace
+
+    def full(source, target):
+        if Path(target) == folder and Path(source).name == "toy":
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr("companion.data.unpacking.os.replace", full)
+    with pytest.raises(DataError, match="cannot be unpacked .*No space left"):
+        fetch("toy")
+    assert everything_in(cache / "toy") == ["toy", "toy.tar.gz", "toy/mine.txt"]
+
+
 def test_many_unpack_at_once(server, cache, catalogue):
     members = [(f"{i}.txt", b"x" * 100) for i in range(50)]
     server.files["toy.tar.gz"] = tar(*members)
@@ -277,6 +314,66 @@ def test_an_archive_that_is_none(server, cache, catalogue):
     assert everything_in(cache) == ["toy", "toy/toy.tar.gz"]
     with pytest.raises(ValueError, match="expected a tar or zip archive"):
         unpacked(Path("toy.txt"))
+
+
+def changed(archive: bytes, local: int, central: int, value: int) -> bytes:
+    """A zip archive with another byte in the header of its last file, and in its entry."""
+    found = bytearray(archive)
+    found[found.rindex(b"PK\x03\x04") + local] = value
+    found[found.rindex(b"PK\x01\x02") + central] = value
+    return bytes(found)
+
+
+def nameless() -> bytes:
+    """A zip archive of a file whose name is empty."""
+    buffer, info = io.BytesIO(), zipfile.ZipInfo("a.txt")
+    info.filename = ""
+    with zipfile.ZipFile(buffer, "w") as archive, archive.open(info, "w") as file:
+        file.write(b"A")
+    return buffer.getvalue()
+
+
+def deflated(first: int) -> bytes:
+    """A zip archive of a compressed file, with this first byte."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.txt", b"A" * 100)
+    found = bytearray(buffer.getvalue())
+    found[30 + len("a.txt")] = first
+    return bytes(found)
+
+
+def xz(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
+        info = tarfile.TarInfo("a.txt")
+        info.size = len(content)
+        archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+NOISE = random.Random(0).randbytes(20_000).hex().encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("toy.zip", changed(zipped(("a.txt", b"A")), 6, 8, 1)),  # encrypted
+        ("toy.zip", changed(zipped(("a.txt", b"A")), 8, 10, 99)),  # a compression nobody knows
+        ("toy.zip", nameless()),
+        ("toy.zip", deflated(7)),  # blocks of type 3, which there is not
+        ("toy.tar.gz", tar(("a.txt", NOISE))[:-3000]),
+        ("toy.tar.xz", xz(NOISE)[:5000] + bytes(64) + xz(NOISE)[5064:]),
+        ("toy.tar.xz", xz(NOISE)[:-3000]),
+    ],
+    ids=["encrypted", "compression", "no name", "deflated", "gz", "xz", "cut"],
+)
+def test_archives_that_cannot_be_read(server, cache, catalogue, name, content):
+    server.files[name] = content
+    catalogue(server.entry("whole", name, unpack=True))
+    with pytest.raises(DataError, match=f"^toy: .*{name}"):
+        fetch("toy")
+    assert everything_in(cache) == ["toy", f"toy/{name}"]
 
 
 def test_where_files_go(monkeypatch, tmp_path):

@@ -73,11 +73,14 @@ def test_strings_are_recordings_one_after_another(digits):
 
 
 def test_strings_refuse(digits):
-    for shortest, longest in ((0, 2), (3, 2)):
-        with pytest.raises(ValueError, match="^shortest, longest: expected 1 <= shortest"):
-            digits.strings(1, shortest, longest)
-    with pytest.raises(ValueError, match="^number: .*got -1 of 3000"):
-        digits.strings(-1)
+    for wrong, error, words in (
+        ((1, 0, 2), ValueError, "^shortest: expected at least 1, got 0"),
+        ((1, 3, 2), ValueError, "^longest: expected at least 3, got 2"),
+        ((-1,), ValueError, "^number: expected at least 0, got -1"),
+        ((1.5,), TypeError, "^number: expected an int, got float"),
+    ):
+        with pytest.raises(error, match=words):
+            digits.strings(*wrong)
     with pytest.raises(ValueError, match="^number: .*of 0 recordings"):
         digits.subset(torch.arange(0)).strings(1)
 

@@ -98,9 +98,16 @@ def test_the_seed_decides(surnames):
 def test_parts_may_be_empty_but_not_the_training(surnames):
     train, valid, test = surnames.split(valid=0, test=0)
     assert (len(train), len(valid), len(test)) == (9584, 0, 0) and valid.names == []
-    for shares in ({"valid": -0.1}, {"valid": 0.5, "test": 0.5}, {"test": float("nan")}):
+    for shares in ({"valid": -0.1}, {"valid": 0.5, "test": 0.5}):
         with pytest.raises(ValueError, match="valid, test: expected shares"):
             surnames.split(**shares)
+    with pytest.raises(ValueError, match="^test: expected a finite number, got nan"):
+        surnames.split(test=float("nan"))
+    with pytest.raises(TypeError, match="^valid: expected a number, got str"):
+        surnames.split(valid="a")
+    three = surnames.subset(torch.tensor([0, 1, 2]))  # of one language: 1.5 and 1.47 of them
+    with pytest.raises(ValueError, match="^valid, test: .*leave some of 3 rows to train"):
+        three.split(valid=0.5, test=0.49)
     assert [len(part) for part in valid.split()] == [0, 0, 0]
 
 
@@ -111,8 +118,9 @@ def test_subset(surnames):
     for wrong in ([1, 2], torch.tensor([True, False]), torch.tensor(1), torch.tensor([1.0])):
         with pytest.raises(TypeError, match="indices: expected an int64 tensor"):
             surnames.subset(wrong)
-    with pytest.raises(IndexError):
-        surnames.subset(torch.tensor([10**6]))
+    for wrong in (-1, 9584):
+        with pytest.raises(IndexError, match=rf"^indices: expected 0 \.\.\. 9583.*got {wrong}"):
+            surnames.subset(torch.tensor([0, wrong]))
 
 
 def test_repr_is_short(surnames):

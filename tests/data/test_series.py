@@ -159,7 +159,9 @@ def test_stretches_of_the_weather(weather):
 
 
 def test_stretches_called_wrongly(weather):
-    with pytest.raises(ValueError, match="at_least: expected a positive number of hours, got 0"):
+    with pytest.raises(ValueError, match="at_least: expected at least 1, got 0"):
         weather.stretches("temp", at_least=0)
+    with pytest.raises(TypeError, match="at_least: expected an int, got float"):
+        weather.stretches("temp", at_least=1.5)
     with pytest.raises(ValueError, match="names: expected some of"):
         weather.stretches("rain")

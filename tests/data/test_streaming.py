@@ -94,8 +94,8 @@ def test_dtypes_and_devices():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        (dict(batch_size=0), ValueError, "^batch_size: expected an integer of at least 1, got 0"),
-        (dict(steps=1.0), ValueError, "^steps: .*got 1.0"),
+        (dict(batch_size=0), ValueError, "^batch_size: expected at least 1, got 0"),
+        (dict(steps=1.0), TypeError, "^steps: expected an int, got float"),
         (dict(batch_size=6), ValueError, "^tokens: expected at least 12, two for each of 6"),
         (dict(tokens=[]), ValueError, "^tokens: expected at least 4.*got 0"),
         (dict(tokens=["a", "b"]), TypeError, "^tokens: expected whole numbers.*Vocab"),
@@ -103,7 +103,8 @@ def test_dtypes_and_devices():
         (dict(tokens=torch.ones(9)), TypeError, "^tokens: .*torch.float32"),
         (dict(tokens=torch.ones(9).bool()), TypeError, "^tokens: .*torch.bool"),
         (dict(tokens=torch.ones(3, 3).int()), ValueError, r"^tokens: .*got \(3, 3\)"),
-        (dict(end="x"), TypeError, "interpreted as an integer"),
+        (dict(end="x"), TypeError, "^end: expected a whole number, 'str' .*Vocab"),
+        (dict(end=1.5), TypeError, "^end: expected a whole number, 'float'"),
     ],
 )
 def test_what_is_refused(arguments, error, words):

@@ -112,6 +112,8 @@ def test_split_of_any_sentences():
         range(1, 11)
     )
     assert [len(part) for part in Tagged([], []).split()] == [0, 0, 0]
+    with pytest.raises(ValueError, match="^valid, test: .*leave some of 10 rows to train"):
+        toy().split(valid=0.55, test=0.449)  # round(5.5) + round(4.49) = 10
     for wrong in (0.5, "0"):
         with pytest.raises(TypeError, match="^seed must be"):
             toy().split(seed=wrong)
@@ -124,8 +126,9 @@ def test_subset(treebank):
     for wrong in ([1], torch.tensor([True]), torch.tensor(1)):
         with pytest.raises(TypeError, match="indices: expected an int64 tensor"):
             treebank.subset(wrong)
-    with pytest.raises(IndexError):
-        treebank.subset(torch.tensor([10**6]))
+    for wrong in (-1, 4851):
+        with pytest.raises(IndexError, match=rf"^indices: .*of 4851 rows, got {wrong}"):
+            treebank.subset(torch.tensor([wrong, 0]))
 
 
 def test_words_and_tags_must_agree():

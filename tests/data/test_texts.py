@@ -150,9 +150,17 @@ def test_passages_refuse():
     address = Address(2000, "A", "Democratic", "word " * 30)
     with pytest.raises(ValueError, match="^presidents: .*got 'Nobody'"):
         passages([address], ["A", "Nobody"])
-    for shortest, longest in ((0, 5), (6, 5)):
-        with pytest.raises(ValueError, match="^shortest, longest: expected 1 <= shortest"):
+    for shortest, longest, error, words in (
+        (0, 5, ValueError, "^shortest: expected at least 1, got 0"),
+        (6, 5, ValueError, "^longest: expected at least 6, got 5"),
+        (2.5, 5, TypeError, "^shortest: expected an int, got float"),
+    ):
+        with pytest.raises(error, match=words):
             passages([address], ["A"], shortest=shortest, longest=longest)
+    with pytest.raises(ValueError, match="^presidents: expected each once, got .'A', 'A'"):
+        passages([address], ["A", "A"])
+    with pytest.raises(TypeError, match="^presidents: expected a list of names, got the str 'A'"):
+        passages([address], "A")
     with pytest.raises(ValueError, match="leave an address of A to train.* of 1"):
         passages([address], ["A"]).split()
     with pytest.raises(ValueError, match="^valid, test: expected shares"):

@@ -161,6 +161,8 @@ def test_odd_arguments():
         build_vocab_from_iterator(TEXTS, specials="<pad>")
     with pytest.raises(TypeError):
         Vocab(["a"]).lookup_token(0.0)
+    with pytest.raises(TypeError, match="^ordered_dict: expected a mapping .* got list"):
+        vocab(["a"])
 
 
 def test_vocab_of_a_mapping_keeps_its_order_and_leaves_it_alone():

@@ -72,8 +72,26 @@ def test_times_of_every_kind():
     for time in (hours, tensors, tenths, tenths.astype(np.float32)):
         found = windows(series, 1, 1, time=time)
         assert found.starts.tolist() == [0, 1, 3] and found.left_out.tolist() == [2]
+    found = windows(series, 1, 1, time=torch.tensor([0, 10, 20, 40, 50], dtype=torch.bfloat16))
+    assert found.left_out.tolist() == [2]
     # one row has no neighbor
     assert len(windows(torch.zeros(1, 1), 1, 1, time=hours[:1])) == 0
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32", "uint64"])
+def test_unsigned_times_that_decrease(kind):
+    time = np.array([9, 6, 3], dtype=kind)  # 6 - 9 wraps to a large number, without a sign
+    with pytest.raises(ValueError, match="^time: expected times that increase, got 6 in row 1"):
+        windows(torch.zeros(3, 1), 1, 1, time=time)
+    assert len(windows(torch.zeros(3, 1), 1, 1, time=time[::-1])) == 2
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "float16"])
+def test_steps_that_their_dtype_does_not_hold(kind):
+    info = np.finfo(kind) if kind == "float16" else np.iinfo(kind)
+    time = np.array([info.min, info.max - 64, info.max - 32, info.max], dtype=kind)
+    found = windows(torch.zeros(4, 1), 1, 1, time=time)
+    assert found.starts.tolist() == [1, 2] and found.left_out.tolist() == [0]
 
 
 def test_windows_of_the_weather():
@@ -137,8 +155,39 @@ def test_large_offsets_and_constant_columns():
     assert scaler.std.item() == pytest.approx(x.double().std(correction=0).item(), rel=1e-5)
     for constant in (0.0, 0.1, -1e6, 1e-8):
         assert Scaler.fit(torch.full((1000, 1), constant)).std.item() == 1
-    tiny = Scaler.fit(torch.tensor([[1e-9], [3e-9]], dtype=torch.float64))
-    assert tiny.std.item() == pytest.approx(1e-9)
+
+
+@pytest.mark.parametrize(
+    ("pair", "deviation"),
+    [
+        ((1e-9, 3e-9), 1e-9),
+        ((1e-200, 3e-200), 1e-200),  # whose squares are 0
+        ((1e200, 2e200), 5e199),  # whose squares are infinite
+        ((-1.5e308, 1.5e308), 1.5e308),
+        ((5e-324, 15e-324), 5e-324),  # the smallest number there is
+        ((1e6, 1e6 + 2**-23), 2**-24),
+        ((0.1, 0.1), 1.0),
+    ],
+)
+def test_deviations_of_every_size(pair, deviation):
+    series = torch.tensor(pair, dtype=torch.float64)[:, None]
+    scaler = Scaler.fit(series)
+    assert scaler.std.item() == pytest.approx(deviation, rel=1e-6, abs=0)
+    assert scaler.mean.item() == pytest.approx(pair[0] / 2 + pair[1] / 2, abs=0)
+    assert scaler.transform(series).flatten().tolist() == pytest.approx(
+        [0, 0] if pair[0] == pair[1] else [-1, 1], abs=1e-2
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"), [([0.0, 0.0, 6e-8], torch.float16), ([0.0, 1e-45], torch.float32)]
+)
+def test_a_deviation_that_the_dtype_does_not_hold(values, dtype):
+    series = torch.tensor(values, dtype=dtype)[:, None]
+    assert series.count_nonzero() == 1  # it does hold the values
+    scaler = Scaler.fit(series)
+    assert scaler.std.item() == 1 and scaler.std.dtype == dtype
+    assert scaler.transform(series).isfinite().all()
 
 
 def test_a_scaler_knows_the_training_alone():
@@ -157,8 +206,8 @@ def test_a_scaler_knows_the_training_alone():
         (lambda: windows(torch.arange(9), 1, 1), TypeError, "^series: .*torch.int64"),
         (lambda: windows(torch.zeros(9), 1, 1), ValueError, r"^series: .*got \(9,\)"),
         (lambda: windows(torch.zeros(9, 1), 0, 1), ValueError, "^past: .*got 0"),
-        (lambda: windows(torch.zeros(9, 1), 1, 1.0), ValueError, "^future: .*got 1.0"),
-        (lambda: windows(torch.zeros(9, 1), 1, 1, stride=True), ValueError, "^stride: .*True"),
+        (lambda: windows(torch.zeros(9, 1), 1, 1.0), TypeError, "^future: .*float .1.0"),
+        (lambda: windows(torch.zeros(9, 1), 1, 1, stride=True), TypeError, "^stride: .*True"),
         (
             lambda: windows(torch.zeros(3, 1), 1, 1, time=[1, 2]),
             ValueError,
@@ -174,6 +223,23 @@ def test_a_scaler_knows_the_training_alone():
             ValueError,
             "^time: expected times that increase, got nan in row 1",
         ),
+        (
+            lambda: windows(torch.zeros(3, 1), 1, 1, time=[True, False, True]),
+            TypeError,
+            "^time: expected numbers or numpy datetime64, got dtype bool",
+        ),
+        (
+            lambda: windows(torch.zeros(2, 1), 1, 1, time=["a", "b"]),
+            TypeError,
+            "^time: .*dtype <U",
+        ),
+        (
+            lambda: windows(torch.zeros(1, 1), 1, 1, time=[datetime.datetime(2024, 1, 1)]),
+            TypeError,
+            "^time: .*dtype object",
+        ),
+        (lambda: split_by_time(10, "a"), TypeError, "^valid: expected a number, got str"),
+        (lambda: split_by_time(10.0), TypeError, "^rows: expected an int, got float"),
         (lambda: split_by_time(10, 0.5, 0.5), ValueError, "^valid, test: expected shares"),
         (lambda: split_by_time(2, 0.45, 0.5), ValueError, "^valid, test: .*some of 2 rows"),
         (lambda: split_by_time(-1), ValueError, "^rows: .*got -1"),
@@ -189,6 +255,15 @@ def test_a_scaler_knows_the_training_alone():
             ValueError,
             r"^x: expected 3 columns in the last dimension, got shape \(2, 2\)",
         ),
+        (
+            lambda: Scaler.fit(torch.zeros(2, 3)).inverse(torch.zeros(2, 2)),
+            ValueError,
+            r"^z: expected 3 columns in the last dimension, got shape \(2, 2\)",
+        ),
+        (lambda: Scaler.fit(torch.zeros(2, 3)).transform([1.0]), TypeError, "^x: .*got list"),
+        (lambda: Scaler.fit(torch.zeros(2, 3)).select(1.5), TypeError, "^columns: .*got 1.5"),
+        (lambda: Scaler.fit(torch.zeros(2, 3)).select(0, 3), IndexError, r"^columns: .*2, got 3"),
+        (lambda: Scaler.fit(torch.zeros(2, 3)).select(-1), IndexError, "^columns: .*got -1"),
     ],
 )
 def test_what_is_refused(call, error, words):

@@ -115,6 +115,23 @@ def test_objective_by_hand():
     log_p = torch.tensor([0.0, 1.0]).log_softmax(0)
     torch.testing.assert_close(loss, -(2 * log_p[1] + log_p[0]) / 3)
     assert rows == 3 and metrics["accuracy"].item() == pytest.approx(2 / 3)
+    unknown = torch.tensor([1, -100, 0], dtype=torch.int32)
+    loss, rows, metrics = models.classification_objective(
+        model, (torch.randint(9, (3, 4)), [4, 1, 2], unknown)
+    )
+    torch.testing.assert_close(loss, -(log_p[1] + log_p[0]) / 2)
+    assert rows == 2 and metrics["accuracy"].item() == 0.5
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_objective_of_nothing(rows):
+    model = TextClassifier(9, 2, 4, 5)
+    labels = torch.full((rows,), -100)
+    loss, count, metrics = models.classification_objective(
+        model, (torch.zeros(rows, 4).long(), [1] * rows, labels)
+    )
+    assert (loss.item(), count, metrics["accuracy"].item()) == (0, 0, 0)
+    loss.backward()
 
 
 def test_errors_name_the_argument():
@@ -132,6 +149,11 @@ def test_errors_name_the_argument():
         (lambda: model(tokens - 9), ValueError, "tokens: expected indices from 0 to 8.*got -"),
         (lambda: model(tokens, [6, 1]), ValueError, "lengths: expected values from 0 to 5"),
         (lambda: model(tokens.tolist()), TypeError, "tokens: expected a tensor, got list"),
+        (
+            lambda: models.classification_objective(model, (tokens, None, torch.tensor([0, 3]))),
+            ValueError,
+            r"^labels: expected indices from 0 to 2 \(classes is 3\), got 3",
+        ),
     ]
     for call, error, message in cases:
         with pytest.raises(error, match=message):

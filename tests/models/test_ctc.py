@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -86,6 +87,27 @@ def test_forward_equals_torch_with_its_gradient(target):
     assert torch.autograd.gradcheck(lambda z: ctc_forward(z.log_softmax(-1), target), z)
 
 
+def test_forward_where_labels_are_impossible():
+    """Frames that exclude a label, or the blank: the paths left, and −∞ if there is none."""
+    z = logits(4, 3)
+    z[1, 2] = z[2, 0] = z[3, 1] = -math.inf
+    log_probs = z.log_softmax(-1).requires_grad_()
+    impossible = 0
+    for said, want in totals(log_probs).items():
+        found = ctc_forward(log_probs, said)
+        (g,) = torch.autograd.grad(found, log_probs)
+        assert g.isfinite().all()
+        if want == -math.inf:
+            assert found == -math.inf and g.eq(0).all()
+            impossible += 1
+        else:
+            torch.testing.assert_close(found, want)
+            # each frame of a path has one label: the derivatives of a frame sum to 1
+            torch.testing.assert_close(g.sum(1), torch.ones_like(g[:, 0]))
+    assert 0 < impossible < len(totals(log_probs))
+    assert ctc_forward(torch.full((2, 3), math.nan), [1]).isnan()
+
+
 def test_forward_of_no_frames_and_in_half_precision():
     assert ctc_forward(torch.zeros(0, 3), []).item() == 0
     z = logits(6, 4).log_softmax(-1)
@@ -116,6 +138,34 @@ def test_loss_of_a_batch_and_its_reductions():
     torch.testing.assert_close(ctc_loss(z, targets, lengths), mean)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_loss_of_half_precision_is_that_of_float32(dtype):
+    z = torch.stack([logits(6, 4, seed) for seed in range(2)]).log_softmax(-1).to(dtype)
+    half, single = z.clone().requires_grad_(), z.float().requires_grad_()
+    found, want = (ctc_loss(x, [[1, 2], [3, 3]], reduction="none") for x in (half, single))
+    assert found.dtype == torch.float32 and torch.equal(found, want)
+    found.sum().backward()
+    want.sum().backward()
+    assert torch.equal(half.grad, single.grad.to(dtype))
+
+
+def test_numbers_of_numpy_are_labels():
+    z = torch.stack([logits(6, 4, seed) for seed in range(2)]).log_softmax(-1)
+    want = ctc_loss(z, [[1, 2], [3]])
+    for targets in ([np.array([1, 2]), np.array([3])], [list(np.array([1, 2])), (np.int32(3),)]):
+        assert torch.equal(ctc_loss(z, targets), want)
+    assert torch.equal(ctc_loss(z, np.array([[1, 2], [3, 9]]), None, [2, 1]), want)
+    assert torch.equal(ctc_forward(z[0], np.array([1, 2])), ctc_forward(z[0], [1, 2]))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_no_row_costs_nothing(reduction):
+    z = torch.zeros(0, 4, 3, requires_grad=True)
+    loss = ctc_loss(z, [], reduction=reduction)
+    assert loss.item() == 0
+    loss.backward()
+
+
 def test_empty_target_costs_blanks_alone():
     """Case 34: −Σ log p(blank), with a finite gradient, in rows of any length."""
     z = torch.stack([logits(5, 3, seed) for seed in range(3)]).requires_grad_()
@@ -140,7 +190,7 @@ def test_too_few_frames_names_the_row():
         ValueError, match=r"targets\[2\]: expected at least 1 frames \(1 label\), got 0"
     ):
         ctc_loss(z, [[1, 2], [1, 1], [2]], [4, 3, 0])
-    with pytest.raises(ValueError, match=r"targets\[0\]: .*5 frames \(3 labels, 2 blanks"):
+    with pytest.raises(ValueError, match=r"^target: .*5 frames \(3 labels, 2 blanks"):
         ctc_forward(z[0], [1, 1, 1])
     loss = ctc_loss(z, [[1, 2], [1, 1], [2]], [4, 2, 4], reduction="none", zero_infinity=True)
     assert loss[1] == 0 and (loss[[0, 2]] > 0).all()
@@ -154,7 +204,7 @@ def test_a_blank_inside_the_target_is_refused(blank):
     z = torch.zeros(2, 4, 3).log_softmax(-1)
     with pytest.raises(ValueError, match=rf"targets\[1\]: .*alone, got {blank}, the blank"):
         ctc_loss(z, [[1], [1, blank]], blank=blank)
-    with pytest.raises(ValueError, match=r"targets\[0\]: .*the blank"):
+    with pytest.raises(ValueError, match=r"^target: .*the blank"):
         ctc_forward(z[0], [blank], blank)
     lengths = [1, 1]  # padded with the blank, as usual: behind the labels it may stand
     assert ctc_loss(z, torch.tensor([[1, blank]] * 2), None, lengths, blank=blank).isfinite()
@@ -174,9 +224,26 @@ def test_errors_name_the_argument():
         (
             lambda: ctc_loss(z, torch.ones(2, 2).long(), None, [1, 3]),
             ValueError,
-            "target_lengths: expected values from 0 to 2",
+            "target_lengths: expected values from 0 to 2, the columns of targets, got .1, 3.",
         ),
-        (lambda: ctc_loss(z, [[1], [1]], None, [1, 1]), ValueError, "target_lengths: .*None"),
+        (lambda: ctc_loss(z, None), TypeError, "^targets: expected sequences.*got NoneType"),
+        (lambda: ctc_loss(z, [1, 2]), TypeError, r"^targets\[0\]: expected a seq.*got int \(1\)"),
+        (
+            lambda: ctc_loss(z, torch.ones(2, 2), None, [1, 1]),
+            TypeError,
+            r"^targets\[0\]: expected integers, got 1.0",
+        ),
+        (lambda: ctc_forward(z[0], 1), TypeError, r"^target: expected a seq.*got int \(1\)"),
+        (lambda: ctc_forward(z[0], [0.5]), TypeError, "^target: expected integers, got 0.5"),
+        (lambda: ctc_forward(z[0], [7]), ValueError, "^target: .*0 to 2, got 7"),
+        (lambda: ctc_beam_search(z[0], scorer=3), TypeError, "^scorer: .*function, got int"),
+        (lambda: ctc_beam_search(z[0] * math.nan), ValueError, "^log_probs: .*got NaN"),
+        (lambda: ctc_greedy(z * math.nan), ValueError, "^log_probs: .*valid frames, got NaN"),
+        (
+            lambda: ctc_loss(z, [[1], [1]], None, [1, 1]),
+            ValueError,
+            "target_lengths: .*None.*1, 1",
+        ),
         (lambda: ctc_forward(z, [1]), ValueError, r"log_probs: .*shape \(T, C\)"),
         (lambda: ctc_greedy(z[0]), ValueError, r"log_probs: .*shape \(B, T, C\)"),
         (lambda: ctc_beam_search(z), ValueError, r"log_probs: .*shape \(T, C\)"),
@@ -199,6 +266,8 @@ def test_greedy_is_the_best_path_of_the_valid_frames():
     assert ctc_greedy(log_probs, [3, 1]) == [[1], []]
     assert ctc_greedy(log_probs, blank=1) == [[0, 2], [0, 2]]
     assert ctc_greedy(log_probs[:, :0]) == [[], []]
+    log_probs[1, 1:] = math.nan  # padding is not read
+    assert ctc_greedy(log_probs, [3, 1]) == [[1], []]
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -247,6 +316,17 @@ def test_language_model_and_bonus_change_the_winner():
     assert ctc_beam_search(p.log(), scorer=prefer)[0].labels == (2,)
     assert ctc_beam_search(p.log(), scorer=prefer, weight=0.0)[0].labels == (1,)
     assert ctc_beam_search(p.log(), bonus=-3.0)[0].labels == ()
+
+
+def test_a_language_model_without_weight_forbids_nothing():
+    """0 · log 0 is no part of the score."""
+    p = torch.tensor([[0.1, 0.5, 0.4]] * 2, dtype=torch.float64)
+
+    def never(prefix, label):
+        return -math.inf
+
+    assert ctc_beam_search(p.log(), scorer=never, weight=0) == ctc_beam_search(p.log())
+    assert ctc_beam_search(p.log(), scorer=never)[0].labels == ()
 
 
 def test_impossible_labels_are_not_said():

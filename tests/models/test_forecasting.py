@@ -92,6 +92,15 @@ def test_objective_by_hand():
         forecasting_objective(model, (past, torch.zeros(1, 3)))
 
 
+@every_network
+@pytest.mark.parametrize("quantiles", [(), (0.1, 0.5)], ids=["mean", "quantiles"])
+def test_objective_of_no_window(make, quantiles):
+    model = make(quantiles=quantiles)
+    loss, count, metrics = forecasting_objective(model, (torch.ones(0, 12, 2), torch.ones(0, 3)))
+    assert (loss.item(), count, metrics["mae"].item()) == (0, 0, 0)
+    loss.backward()
+
+
 def test_pinball_is_least_at_the_quantile():
     """Of 0 … 100, the constant that costs least at level q is the q-quantile, 100 q."""
     future = torch.arange(101, **NEW)
@@ -258,6 +267,18 @@ def test_linear_holds_any_dlinear():
     torch.testing.assert_close(model(past), future)
 
 
+def test_a_default_device_changes_nothing():
+    torch.manual_seed(0)
+    past, future = torch.randn(9, 4, 2), torch.randn(9, 3)
+    ridge = LinearForecaster(2, 4, 3, 0.5, device="cpu").fit(past, future)
+    transformer = TransformerForecaster(2, 3, 8, 2, 1)
+    want = ridge(past), transformer(past)
+    with torch.device("meta"):  # what is made on it has no values at all
+        again = LinearForecaster(2, 4, 3, 0.5, device="cpu").fit(past, future)
+        assert torch.equal(again(past), want[0]) and torch.equal(transformer(past), want[1])
+        assert sinusoids(2, 4).device.type == "cpu"
+
+
 def test_errors_name_the_argument():
     past = torch.zeros(4, 5, 2)
     linear = LinearForecaster(2, 5, 3)
@@ -281,6 +302,17 @@ def test_errors_name_the_argument():
         (lambda: linear(past[:, :0]), ValueError, "past: expected shape"),
         (lambda: Forecaster(2, 3)(past[:, :0]), ValueError, "past: .*at least one row"),
         (lambda: pinball_loss(past, past, (0.5,)), ValueError, r"forecast: .*\(4, 5, 2, 1\)"),
+        (lambda: pinball_loss([1.0], past, (0.5,)), TypeError, "^forecast: .*tensor, got list"),
+        (lambda: pinball_loss(past, [1.0], (0.5,)), TypeError, "^future: .*tensor, got list"),
+        (lambda: pinball_loss(past, past, ()), ValueError, "^quantiles: .*one level, got none"),
+        (lambda: Forecaster(2, 3, quantiles=0.5), TypeError, r"^quantiles: .*float \(0.5\)"),
+        (lambda: TCN(2, 3, quantiles="ab"), TypeError, "^quantiles: expected a number, got str"),
+        (lambda: linear.fit(past, [[1.0]]), TypeError, "^future: expected a tensor, got list"),
+        (
+            lambda: forecasting_objective(linear, (past, torch.zeros(4, 3, 1))),
+            ValueError,
+            r"^future: expected shape \(B, F\), or \(B, F, 2\) of all.*\(4, 3, 1\)",
+        ),
     ]
     for call, error, message in cases:
         with pytest.raises(error, match=message):

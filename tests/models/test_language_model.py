@@ -191,6 +191,28 @@ def test_distributions_by_hand():
         torch.testing.assert_close(p[0], torch.tensor(want, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("temperature", [1e-38, 1e-46, 1e-310, 5e-324])
+def test_a_temperature_near_0_is_its_limit(dtype, temperature):
+    z = torch.tensor([-1.0, 0.0, -math.inf, 0.0, -2.0], dtype=dtype)
+    assert next_token_probabilities(z, temperature).tolist() == [0, 0.5, 0, 0.5, 0]
+    assert next_token_probabilities(z[:3], temperature).tolist() == [0, 1, 0]
+
+
+def test_an_endless_temperature_is_its_limit():
+    z = torch.tensor([-1.0, 0.0, -math.inf, 5.0])
+    assert next_token_probabilities(z, 1e300).tolist() == pytest.approx([1 / 3, 1 / 3, 0, 1 / 3])
+
+
+def test_the_whole_nucleus_leaves_nothing_out():
+    """Of many tokens a rounded sum reaches 1 before the last ones."""
+    z = torch.randn(50_000, generator=torch.Generator().manual_seed(9))
+    p = next_token_probabilities(z)
+    ordered = p.sort(descending=True).values
+    assert ((ordered.cumsum(0) - ordered >= 1) & (ordered > 0)).any()
+    assert torch.equal(next_token_probabilities(z, top_p=1.0), p)
+
+
 def test_samples_follow_the_distribution():
     """Chi-square of 4000 first tokens against the model's own probabilities."""
     model = make("gru", num_layers=1)
@@ -338,6 +360,27 @@ def test_errors_name_the_argument():
         (lambda: next_token_probabilities(z, top_p=1.5), ValueError, "top_p: .*at most 1"),
         (lambda: next_token_probabilities(z.long()), TypeError, "logits: .*floating-point"),
         (lambda: next_token_probabilities(z[:0]), ValueError, r"logits: expected shape"),
+        (lambda: next_token_probabilities(z * math.nan), ValueError, "^logits: .*got nan"),
+        (lambda: next_token_probabilities(z * math.nan, 0), ValueError, "^logits: .*got nan"),
+        (lambda: next_token_probabilities(z + math.inf), ValueError, "^logits: .*got inf"),
+        (lambda: next_token_probabilities(z - math.inf), ValueError, "^logits: .*got -inf"),
+        (lambda: model.sample(tokens, 1, generator=3), TypeError, "^generator: .*got int"),
+        (lambda: LockedDropout(0.5)(z[None]), ValueError, r"^x: .*\(B, T, F\), got \(1, 3\)"),
+        (
+            lambda: language_model_objective(model, (tokens, tokens[:, :3], None)),
+            ValueError,
+            r"^y: expected shape \(2, 5\).*got \(2, 3\)",
+        ),
+        (
+            lambda: language_model_objective(model, (tokens, tokens + V, None)),
+            ValueError,
+            "^y: expected indices from 0 to 10",
+        ),
+        (
+            lambda: language_model_objective(model, (tokens, tokens.float(), None)),
+            TypeError,
+            "^y: expected integers, got torch.float32",
+        ),
     ]
     for call, error, message in cases:
         with pytest.raises(error, match=message):

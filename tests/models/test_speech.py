@@ -90,6 +90,17 @@ def test_objective_is_the_mean_over_recordings():
     assert rows == 3
 
 
+def test_objective_in_half_precision_and_of_no_recording():
+    torch.manual_seed(0)
+    model = SpeechRecognizer(3, 4, 5, dtype=torch.bfloat16)
+    frames = torch.randn(2, 8, 3, dtype=torch.bfloat16)
+    loss, _ = speech_objective(model, (frames, [8, 5], [[1], [2, 2]]))
+    loss.backward()
+    assert all(p.grad.isfinite().all() and p.grad.any() for p in model.parameters())
+    loss, rows = speech_objective(model, (frames[:0], [], []))
+    assert (loss.item(), rows) == (0, 0)
+
+
 def test_learns_without_an_alignment():
     """Three labels, each a frame or several of its own; where they stand is never said."""
     torch.manual_seed(0)
@@ -129,6 +140,13 @@ def test_errors_name_the_argument():
             ValueError,
             r"convolutions\[0\]: expected \(channels, kernel size, stride\), got 8",
         ),
+        (
+            lambda: SpeechRecognizer(3, 4, convolutions=5),
+            TypeError,
+            r"^convolutions: expected a sequence of .*got int \(5\)",
+        ),
+        (lambda: model.out_lengths([8]), TypeError, "^lengths: .*of integers, got list"),
+        (lambda: model.out_lengths(torch.ones(1)), TypeError, "^lengths: .*got torch.float32"),
         (lambda: model(frames[0]), ValueError, r"frames: expected shape \(B, T, 3\)"),
         (lambda: model(frames[..., :2]), ValueError, r"frames: expected shape \(B, T, 3\)"),
         (lambda: model(frames.double()), ValueError, "frames: expected dtype torch.float32"),

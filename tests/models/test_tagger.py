@@ -59,6 +59,8 @@ def test_objective_counts_valid_and_known_tags_alone():
     assert count == 6
     torch.testing.assert_close(loss, torch.stack(losses).mean())
     torch.testing.assert_close(metrics["accuracy"], torch.stack(right).float().mean())
+    narrow, _, _ = tagging_objective(model, (tokens, torch.tensor([4, 1, 2]), tags.int()))
+    assert torch.equal(narrow, loss)
 
 
 def test_objective_of_nothing():
@@ -86,6 +88,7 @@ def test_errors_name_the_argument():
     model, tokens = Tagger((7, 3), 2), torch.zeros(2, 4, 2).long()
     cases = [
         (lambda: Tagger(7, 0), ValueError, "tags: expected at least 1, got 0"),
+        (lambda: Tagger((), 3), ValueError, r"^vocab_size: .*each feature, got \(\)"),
         (lambda: Tagger((7, 3), 2, (4,)), ValueError, "embedding_dim: .*each of 2 features"),
         (lambda: Tagger((7, -1), 2), ValueError, "vocab_size: expected at least 1, got -1"),
         (lambda: model(tokens[..., 0]), ValueError, r"tokens: expected shape \(B, T, 2\)"),
@@ -95,6 +98,16 @@ def test_errors_name_the_argument():
             lambda: tagging_objective(model, (tokens, [4, 4], torch.zeros(2, 3).long())),
             ValueError,
             r"tags: expected shape \(2, 4\)",
+        ),
+        (
+            lambda: tagging_objective(model, (tokens, [4, 1], torch.tensor([[0, 1, 2, 0]] * 2))),
+            ValueError,
+            r"^tags: expected indices from 0 to 1 \(tags is 2\), got 2",
+        ),
+        (
+            lambda: tagging_objective(model, (tokens, [4, 1], torch.zeros(2, 4))),
+            TypeError,
+            "^tags: expected integers, got torch.float32",
         ),
     ]
     for call, error, message in cases:

@@ -94,11 +94,12 @@ def test_without_validation_the_training_counts():
 @pytest.mark.parametrize(
     "arguments, options, kind, message",
     [
-        ([0], {}, ValueError, "patience must be >= 1"),
-        ([1.5], {}, TypeError, "patience must be an int, got float"),
-        ([True], {}, TypeError, "patience must be an int, got bool"),
-        ([1], {"min_delta": -1}, ValueError, "min_delta must be"),
-        ([1], {"min_delta": math.nan}, ValueError, "min_delta must be"),
+        ([0], {}, ValueError, "patience: expected at least 1, got 0"),
+        ([1.5], {}, TypeError, "patience: expected an int, got float"),
+        ([True], {}, TypeError, "patience: expected an int, got bool"),
+        ([1], {"min_delta": -1}, ValueError, "min_delta: expected at least 0, got -1"),
+        ([1], {"min_delta": math.nan}, ValueError, "min_delta: expected a finite number"),
+        ([1], {"min_delta": "a"}, TypeError, "min_delta: expected a number, got str"),
         ([1], {"metric": "f1"}, ValueError, "largest: expected True .*'f1'"),
     ],
 )

@@ -131,8 +131,13 @@ def test_it_drops_exactly_the_terms_that_cross_a_cut(k):
 
 def test_bad_arguments_are_named():
     rnn, x, loss = setup()
-    for k in (0, -1, 2.0, True):
-        with pytest.raises(ValueError, match="k: expected an int of at least 1"):
+    for k, kind, message in (
+        (0, ValueError, "^k: expected at least 1, got 0"),
+        (-1, ValueError, "^k: expected at least 1, got -1"),
+        (2.0, TypeError, "^k: expected an int, got float"),
+        (True, TypeError, "^k: expected an int, got bool"),
+    ):
+        with pytest.raises(kind, match=message):
             truncated_gradient(rnn, x, loss, k)
     with pytest.raises(ValueError, match=r"x: expected \(B, T, D\)"):
         truncated_gradient(rnn, x[0], loss, 2)
