@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from companion.look.checkup import checkup
 from companion.look.claims import claim
+from companion.look.doctor import doctor
 from companion.look.flow import (
     GradientFlow,
     JacobianNorms,
@@ -14,6 +16,7 @@ from companion.look.flow import (
     lyapunov_exponents,
 )
 from companion.look.recorded import Recorded, recorded
+from companion.look.report import Finding, Report
 from companion.look.shapes import ShapeLedger, shapes
 from companion.look.source import show_source
 from companion.look.studies import run_study, write_study
@@ -21,15 +24,19 @@ from companion.look.style import LINESTYLES, MARKERS, PALETTE, figure, use_style
 from companion.reproduce import default_device, deterministic, seed_all
 
 __all__ = [
+    "Finding",
     "GradientFlow",
     "JacobianNorms",
     "LINESTYLES",
     "MARKERS",
     "PALETTE",
     "Recorded",
+    "Report",
     "ShapeLedger",
     "chapter",
+    "checkup",
     "claim",
+    "doctor",
     "figure",
     "gradient_flow",
     "jacobian_norms",
