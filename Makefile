@@ -28,7 +28,7 @@ say       = printf '\n== %s\n' "$(1)"
 CHAPTERS := $(sort $(wildcard book/*.ipynb))
 # What a chapter's outputs depend on: its own cells, the package with its data, recorded numbers.
 SOURCES  := $(shell find companion -name '*.py' -o -path '*/data/files/*' -type f 2>/dev/null) \
-            $(wildcard book/*.yml book/studies/*.json) conftest.py
+            $(wildcard book/*.yml book/studies/*.json book/checkpoints/*.safetensors) conftest.py
 # Named one by one: an environment may lie in the folder too (make VENV=elsewhere).
 PYTHON   := book companion tests tools conftest.py
 STUDIES  := $(wildcard book/studies/*.py)

@@ -10,6 +10,7 @@ import forecast_weather
 import forecast_years
 import numpy as np
 import torch
+from statsmodels.tsa.forecasting.theta import ThetaModel
 from torch import Tensor
 
 from companion.data import split_by_time
@@ -20,8 +21,7 @@ WEEK, EACH = 168, 12
 
 
 def theta(past: np.ndarray, period: int, steps: int) -> Tensor:
-    model = forecast_years.statsmodels("tsa.forecasting.theta").ThetaModel
-    fit = model(past, period=period, use_test=False, method="additive").fit()
+    fit = ThetaModel(past, period=period, use_test=False, method="additive").fit()
     return torch.tensor(fit.forecast(steps).to_numpy())
 
 

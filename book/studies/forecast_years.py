@@ -6,11 +6,8 @@ the best epoch on the validation part is kept.
 
 from __future__ import annotations
 
-import importlib
-import sys
-from types import ModuleType
-
 import torch
+from statsmodels.datasets import co2, sunspots
 from torch import Tensor
 
 from companion.data import Scaler, Windows, batches, split_by_time, windows
@@ -31,23 +28,15 @@ CO2 = (36, 12, 0.1, 0.2)  # past, future, shares of validation and test
 SUN = (22, 5, 0.15, 0.25)
 
 
-def statsmodels(name: str) -> ModuleType:
-    """A module of statsmodels, whose pandas would take the study bottleneck for a package."""
-    sys.modules.setdefault("bottleneck", None)  # type: ignore[arg-type]
-    return importlib.import_module(f"statsmodels.{name}")
-
-
 def carbon() -> Tensor:
     """Monthly means in ppm, (526, 1); five months without a value are interpolated."""
-    monthly = (
-        statsmodels("datasets.co2").load_pandas().data["co2"].resample("MS").mean().interpolate()
-    )
+    monthly = co2.load_pandas().data["co2"].resample("MS").mean().interpolate()
     return torch.tensor(monthly.to_numpy())[:, None]
 
 
 def spots() -> Tensor:
     """Yearly means, (309, 1)."""
-    yearly = statsmodels("datasets.sunspots").load_pandas().data["SUNACTIVITY"]
+    yearly = sunspots.load_pandas().data["SUNACTIVITY"]
     return torch.tensor(yearly.to_numpy())[:, None]
 
 
