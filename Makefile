@@ -148,20 +148,44 @@ lock: $(VENV)/.ok ## rewrite constraints.txt from what is installed (after `make
 setup: $(VENV)/.ok ## the virtual environment alone
 
 # Python 3.11 to 3.13 that really starts (a pyenv shim may not) and can make an environment.
-FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHONS ?= 3.11, 3.12 or 3.13
+FITS := import sys, venv, ensurepip; sys.exit("%d.%d" % sys.version_info[:2] not in "$(PYTHONS)")
 $(VENV)/.ok: pyproject.toml $(wildcard $(CONSTRAINTS))
 	@$(call say,Setting up $(VENV))
 	@t=$$(date +%s); \
 	if ! $(BIN)/python -c '$(FITS)' >/dev/null 2>&1; then \
 	  found=; for p in $(or $(PY),python3 python3.13 python3.12 python3.11); do \
 	    if $$p -c '$(FITS)' >/dev/null 2>&1; then found=$$p; break; fi; done; \
-	  if [ -z "$$found" ]; then echo 'make: no Python 3.11, 3.12 or 3.13 with venv found (tried: $(or $(PY),python3, python3.13, python3.12, python3.11)).' >&2; \
+	  if [ -z "$$found" ]; then echo 'make: no Python $(PYTHONS) with venv found (tried: $(or $(PY),python3, python3.13, python3.12, python3.11)).' >&2; \
 	    echo 'Install one (Debian, Ubuntu: apt install python3-venv), or name it: make PY=/path/to/python3.12 book' >&2; exit 1; fi; \
 	  echo "   $$($$found --version) ($$found)"; $$found -m venv $(VENV); fi; \
 	echo '   torch'; $(BIN)/python -m pip install -q $(TORCH_ARGS) "$(TORCH)" $(quiet); \
 	echo '   the package and the extras $(EXTRAS)'; \
 	$(BIN)/python -m pip install -q $(addprefix -c ,$(CONSTRAINTS)) -e ".[$(EXTRAS)]" $(quiet); \
 	touch $@; $(call took,setup,$$t)
+
+# torchtext's last release loads with torch 2.3 alone, and torch 2.3 has no wheels for Python 3.13.
+TORCHTEXT_VENV ?= .venv-torchtext
+TORCHTEXT_MAKE  = $(MAKE) --no-print-directory VENV=$(TORCHTEXT_VENV) EXTRAS=$(EXTRAS),torchtext \
+  TORCH=torch==2.3.1 PYTHONS='3.11 or 3.12' CONSTRAINTS=$(if $(CONSTRAINTS),_build/constraints-torchtext.txt)
+TEXT_CHAPTERS   = $(shell grep -lE 'basic_english|build_vocab_from_iterator|Vocab\b' $(CHAPTERS))
+.PHONY: torchtext
+torchtext: _build/constraints-torchtext.txt ## ours against torchtext 0.18, unit tests and text chapters in torch 2.3
+	@$(TORCHTEXT_MAKE) $(TORCHTEXT_VENV)/.ok
+	@$(TORCHTEXT_MAKE) beside-torchtext
+	@printf '\n'; $(call took,make torchtext,$(START))
+# Where torchtext cannot be imported its tests would be skipped: hence the import.
+beside-torchtext:
+	@$(call say,companion.data against torchtext)
+	@$(BIN)/python -W ignore -c 'import torch, torchtext.datasets, torchdata, portalocker; print("   torch", torch.__version__, " torchtext", torchtext.__version__)'
+	@t=$$(date +%s); $(PYTEST) tests/data/test_torchtext.py; $(call took,comparison,$$t)
+	@$(call say,Unit tests and doctests)
+	@t=$$(date +%s); $(PYTEST) -n $(JOBS) --doctest-modules companion tests --ignore tests/data/test_torchtext.py; $(call took,unit tests,$$t)
+	@$(call say,Chapters: $(notdir $(TEXT_CHAPTERS)))
+	@t=$$(date +%s); $(NBVAL) $(TEXT_CHAPTERS); $(call took,chapters,$$t)
+# the proven versions, but for torch, numpy, what torch brings along and what wants numpy 2
+_build/constraints-torchtext.txt: constraints.txt Makefile
+	@mkdir -p _build; grep -vE '^(torch|numpy|pandas|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==' $< > $@
 
 .PHONY: clean
 clean: ## remove what was built (the environment stays)

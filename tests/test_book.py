@@ -41,6 +41,14 @@ def toc_files(node):
             yield from toc_files(value)
 
 
+def leaves(node):
+    if isinstance(node, dict | list):
+        for value in node.values() if isinstance(node, dict) else node:
+            yield from leaves(value)
+    else:
+        yield node
+
+
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
 CHAPTERS = [f for part in TOC["parts"] if part.get("numbered") for f in toc_files(part)]
 
@@ -97,6 +105,32 @@ def test_every_cell_is_compared(path):
             assert not {k for k in kinds if k.startswith("image/") or k == "text/html"}, c["id"]
             assert out.get("name", "stdout") == "stdout", f"{c['id']}: stderr is an error"
             assert out["output_type"] != "error" or "raises-exception" in c["metadata"]["tags"]
+
+
+NUMBERLESS = re.compile(r"(?<![\w.])[-+−]?(?:nan|inf)(?!\w)", re.I)
+
+
+@each_notebook
+def test_no_output_shows_a_nan_that_its_cell_does_not_speak_of(path):
+    """Case 50, pytorch/tutorials#847: a published page showed the loss NaN in each epoch."""
+    for c in code(path):
+        if re.search(r"nan|\binf\b|finite|show_source\(", c["source"], re.I):
+            continue  # it is about one, or prints a function that mentions it
+        for out in c["outputs"]:
+            text = "".join(out.get("text", out.get("data", {}).get("text/plain", "")))
+            found = NUMBERLESS.search(text)
+            assert not found, f"{c['id']}: {text[max(found.start() - 60, 0) : found.end()]!r}"
+
+
+def test_no_record_of_a_study_holds_a_nan():
+    """Case 50: nor does a recorded number, also where it was written as a word."""
+    for path in ROOT.glob("book/studies/*.json"):
+
+        def refuse(word, name=path.name):
+            raise AssertionError(f"{name}: {word}")
+
+        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+        assert not NUMBERLESS.search(json.dumps(list(leaves(record["results"])))), path.name
 
 
 @each_notebook

@@ -104,6 +104,10 @@ def test_lengths_stay_where_they_are(kind):
         layer(x, lengths=[5, True])
 
 
+@pytest.mark.skipif(
+    not hasattr(torch, "get_autocast_dtype"),
+    reason="torch.export of torch 2.3 cannot follow object.__new__, by which weights are lent",
+)
 @layers
 def test_export_may_leave_the_batch_open(kind):
     layer, B = kind(D, H).eval(), torch.export.Dim("B", min=2)

@@ -103,7 +103,9 @@ def test_environment_torchtext_yml():
     (project,) = (p for p in pip if p.startswith("-e"))
     assert "torchtext" in project.split("[")[1]
     fixed, extra = requirements(p for p in pip if p[0] != "-"), requirements(EXTRAS["torchtext"])
-    assert set(fixed) == set(extra) == {"numpy", "torch", "torchtext"}
+    assert set(fixed) == set(extra) == {"numpy", "portalocker", "torch", "torchdata", "torchtext"}
+    for name in ("portalocker", "torchdata"):  # which torchtext's data sets need and do not name
+        assert fixed[name].specifier == extra[name].specifier
     for name in ("torch", "torchtext"):
         (spec,) = fixed[name].specifier
         assert spec.operator == "==" and extra[name].specifier.contains(spec.version)
@@ -111,6 +113,7 @@ def test_environment_torchtext_yml():
     assert str(fixed["numpy"].specifier) == str(extra["numpy"].specifier) == "<2"
     torch = next(iter(fixed["torch"].specifier)).version
     assert requirements(PROJECT["dependencies"])["torch"].specifier.contains(torch)
+    assert f"TORCH=torch=={torch} " in MAKEFILE, "make torchtext installs the same"
 
 
 # ---- commands -----------------------------------------------------------------------------------
@@ -127,7 +130,9 @@ def test_help_is_the_default_and_lists_every_target():
     listed = re.findall(r"^  ([a-z-]+) +\S", make(), re.M)
     assert make() == make("help")
     assert sorted(listed) == sorted(TARGETS)
-    wanted = "book test serve chapters refresh studies gpu lint unit sphinx lock clean help"
+    wanted = (
+        "book test serve chapters refresh studies gpu lint unit sphinx torchtext lock clean help"
+    )
     assert set(wanted.split()) <= TARGETS
 
 
@@ -193,7 +198,7 @@ def test_workflows_cover_what_the_readme_promises():
     promised = [f"3.{minor}" for minor in range(int(low), int(high))]
     assert flows["tests"]["jobs"]["cpu"]["strategy"]["matrix"]["python"] == promised
     assert "schedule" in flows["weekly"][True]  # YAML reads the key `on` as true
-    assert set(flows["weekly"]["jobs"]) == {"newest", "sphinx", "studies", "links"}
+    assert set(flows["weekly"]["jobs"]) == {"newest", "sphinx", "torchtext", "studies", "links"}
 
 
 # ---- files --------------------------------------------------------------------------------------
@@ -240,7 +245,7 @@ def test_no_file_is_large_or_generated():
     files = tracked()
     large = [str(p) for p in files if p.stat().st_size > 1_500_000]
     assert not large, "vendored data is small"
-    bad = {"_build", "__pycache__", ".ipynb_checkpoints", ".venv"}
+    bad = {"_build", "__pycache__", ".ipynb_checkpoints", ".venv", ".venv-torchtext"}
     assert not [p for p in files if bad & set(p.relative_to(ROOT).parts)]
     assert not [p for p in files if p.suffix in {".pkl", ".pickle", ".pt", ".pth"}], "no pickle"
 

@@ -32,6 +32,7 @@ import companion
 from companion.reproduce import cpu_generator
 from companion.train import EarlyStopping, Trainer
 from companion.train.batches import tensors_of
+from companion.train.runs import _state
 from companion.train.storage import write
 
 LR = torch.optim.lr_scheduler
@@ -141,7 +142,7 @@ def outcome(trainer: Trainer, path: Path) -> None:
     value = {
         "model": tensors_of(trainer.model),
         "optimizer": trainer.optimizer.state_dict(),
-        "schedulers": [s and s.state_dict() for s in (trainer.scheduler, trainer.step_scheduler)],
+        "schedulers": [s and _state("", s) for s in (trainer.scheduler, trainer.step_scheduler)],
         "history": history,
         "random": torch.get_rng_state(),
     }

@@ -21,6 +21,8 @@ Sizes: TypeAlias = int | tuple[int, ...]
 C = TypeVar("C", bound="Cell")
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16)  # what autocast turns into each other
+# torch 2.3 is asked about autocast without a device; its compiler stops at a try that finds out
+BY_DEVICE = hasattr(torch, "get_autocast_dtype")
 
 
 def map_state(f: Callable[..., Any], *states: Any) -> Any:
@@ -53,12 +55,12 @@ def flat_state(state: State) -> tuple[Tensor, ...]:
 
 def autocasting(device_type: str) -> bool:
     """Whether autocast is on for this kind of device (one question in three dialects of torch)."""
-    try:
-        return bool(torch.is_autocast_enabled(device_type))
-    except TypeError:  # torch 2.3
+    if not BY_DEVICE:
         if device_type == "cpu":
             return bool(torch.is_autocast_cpu_enabled())
         return bool(torch.is_autocast_enabled())
+    try:
+        return bool(torch.is_autocast_enabled(device_type))
     except RuntimeError:  # a device without autocast, such as meta
         return False
 

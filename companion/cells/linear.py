@@ -88,7 +88,7 @@ def widest(first: torch.dtype, *others: torch.dtype) -> torch.dtype:
 def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in the one dtype that loses nothing of any."""
     dtypes = [x.dtype for x in tensors]
-    if dtypes.count(dtypes[0]) == len(dtypes):
+    if all(dtype == dtypes[0] for dtype in dtypes):
         return tensors
     wide = widest(*dtypes)
     return tuple(x.to(wide) for x in tensors)

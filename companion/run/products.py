@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from companion.cells.base import autocasting
+from companion.run.tracing import is_old_batched
 
 
 def _feature_test() -> bool:
@@ -105,9 +106,7 @@ class _Linear(torch.autograd.Function):
 
 def is_batched(t: Tensor) -> bool:
     """Whether vmap, the present or the old one, hides a batch in this tensor."""
-    functorch = torch._C._functorch
-    old = getattr(functorch, "is_legacy_batchedtensor", lambda t: False)
-    return bool(functorch.is_batchedtensor(t) or old(t))
+    return bool(torch._C._functorch.is_batchedtensor(t) or is_old_batched(t))
 
 
 class Products(TorchFunctionMode):

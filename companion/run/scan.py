@@ -15,7 +15,7 @@ from companion.cells.base import CASTABLE, autocasting
 from companion.cells.linear import HALVES, promoted
 from companion.checks import check_flag
 from companion.run.scan_forms import FORMS, kept, loop_backward, pick, run
-from companion.run.tracing import is_traced
+from companion.run.tracing import is_old_batched, is_traced
 
 __all__ = ["scan"]
 
@@ -266,8 +266,7 @@ def _before(h: Tensor, h0: Tensor, reverse: bool) -> Tensor:
 
 def _is_batched(*tensors: Tensor) -> bool:
     """Whether the old vmap, which knows no rule of ours, hides a batch in one of these."""
-    old = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda t: False)
-    return any(old(t) for t in tensors)
+    return any(is_old_batched(t) for t in tensors)
 
 
 def _check(a: Any, b: Any, h0: Any, form: Any) -> None:

@@ -1,8 +1,9 @@
-"""Whether what runs is recorded, to be run again with other values."""
+"""Whether what runs is recorded, to be run again with other values, or hides a batch."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 # where `make_fx(..., pre_dispatch=True)` keeps the mode that records; a name of torch's own
 _before_dispatch = getattr(torch._ops, "_get_dispatch_mode_pre_dispatch", lambda key: None)
@@ -20,3 +21,11 @@ def _is_proxied() -> bool:
     """Whether ``make_fx`` records."""
     key = torch._C._TorchDispatchModeKey.PROXY
     return torch._C._get_dispatch_mode(key) is not None or _before_dispatch(key) is not None
+
+
+def _has_old_key(t: Tensor) -> bool:
+    return bool(torch._C._dispatch_keys(t).has(torch._C._dispatch_key_parse("Batched")))
+
+
+# torch 2.3 has not the function, but the key by which the operators are chosen
+is_old_batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", _has_old_key)

@@ -221,7 +221,15 @@ def _parts(trainer: Trainer) -> dict[str, Any]:
 def _state(name: str, part: Any) -> Any:
     if not hasattr(part, "state_dict") or not hasattr(part, "load_state_dict"):
         raise TypeError(f"{name}: {_name(part)} has no state_dict, which a checkpoint needs")
-    return part.state_dict()
+    return _without_functions(part.state_dict())
+
+
+def _without_functions(state: Any) -> Any:
+    """Without what OneCycleLR of torch 2.3 adds, alone or among others: a function of its own."""
+    if type(state) is dict:
+        kept = {k: v for k, v in state.items() if not (k == "anneal_func" and callable(v))}
+        return {k: _without_functions(v) for k, v in kept.items()}
+    return [_without_functions(v) for v in state] if type(state) is list else state
 
 
 def _extra(model: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -21,6 +21,7 @@ from companion.reproduce import cpu_generator
 from companion.train import CheckpointError, EarlyStopping, Trainer
 from companion.train import checkpoint as checkpoint_module
 from companion.train.batches import tensors_of
+from companion.train.runs import _state
 from companion.train.storage import pack
 
 LR = torch.optim.lr_scheduler
@@ -79,7 +80,7 @@ def everything(trainer):
     value = [
         tensors_of(trainer.model),
         trainer.optimizer.state_dict(),
-        [part and part.state_dict() for part in parts],
+        [part and _state("", part) for part in parts],
         history,
         torch.get_rng_state(),
     ]
@@ -231,7 +232,7 @@ def schedulers():
     yield lambda o: LR.ReduceLROnPlateau(o, patience=0), False
     two = [lambda o: LR.LinearLR(o, 0.1, total_iters=5), lambda o: LR.ExponentialLR(o, 0.9)]
     yield lambda o: LR.SequentialLR(o, [make(o) for make in two], [5]), True
-    yield lambda o: LR.ChainedScheduler([make(o) for make in two], o), True
+    yield lambda o: LR.ChainedScheduler([make(o) for make in two]), True
 
 
 @pytest.mark.parametrize("make, each_step", schedulers())
