@@ -169,15 +169,17 @@ def ctc_loss(
     if B == 0 or T == 0:  # where torch has nothing to look at: all targets are empty
         loss = log_probs.sum((1, 2)) if T == 0 else log_probs.new_zeros(0) + log_probs.sum()
     else:
+        # torch has no deterministic backward on CUDA, and raises where one is asked for
+        aside = log_probs.is_cuda and torch.are_deterministic_algorithms_enabled()
         loss = F.ctc_loss(
-            log_probs.transpose(0, 1),
+            (log_probs.cpu() if aside else log_probs).transpose(0, 1),
             torch.tensor([k for row in labels for k in row], dtype=torch.long, device="cpu"),
             torch.tensor(frames, device="cpu"),
             torch.tensor([len(row) for row in labels], device="cpu"),
             blank,
             "none",
             zero_infinity,
-        )
+        ).to(log_probs.device)
         if 0 in frames:  # torch 2.3 reads memory there that nobody wrote
             loss = loss.where(torch.tensor(frames, device=loss.device) > 0, loss.new_zeros(()))
     if reduction == "mean":
