@@ -16,7 +16,7 @@ from companion.data.windowing import Scaler, Windows, split_by_time, windows
 from companion.models.baselines import SeasonalNaive
 from companion.models.forecasting import (
     Forecaster,
-    check_quantiles,
+    checked_quantiles,
     forecasting_objective,
     pinball_loss,
 )
@@ -92,7 +92,7 @@ class ForecastSettings(Settings):
         """Raise ``SettingsError`` for what has no meaning."""
         super().__post_init__()
         try:
-            check_quantiles(self.quantiles)
+            checked_quantiles(self.quantiles)
         except (TypeError, ValueError) as error:
             raise SettingsError(f"--{error}") from None
         if self.season > self.past:
