@@ -124,9 +124,10 @@ class Seq2Seq(nn.Module):
             raise ValueError(f"target: expected a tensor of shape (B, n), got {got}")
         B, n = target.shape
         valid = valid_steps(lengths, B, n, target.device)
-        target = check_tokens("target", target, self.decoder.vocab_size, valid, fill=self.eos)
+        target = check_tokens("target", target, self.decoder.vocab_size, valid)
+        target = target.masked_fill(~valid, self.eos)
         inputs = F.pad(target, (1, 0), value=self.bos)
-        outputs = F.pad(target, (0, 1), value=self.eos)  # where the padding was filled, EOS too
+        outputs = F.pad(target, (0, 1), value=self.eos)
         return inputs, outputs, F.pad(valid, (1, 0), value=True)
 
 
