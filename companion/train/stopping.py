@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
+from types import MappingProxyType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from companion.train.batches import tensors_of
+from companion.train.batches import set_tensors, tensors_of
 
 __all__ = ["EarlyStopping"]
 
@@ -57,6 +58,16 @@ class EarlyStopping:
             raise TypeError(f"patience must be an int, got {type(patience).__name__}")
         if patience < 1:
             raise ValueError(f"patience must be >= 1, got {patience}")
+        is_number: bool = isinstance(min_delta, Real) and not isinstance(min_delta, bool)
+        if not is_number:
+            raise TypeError(f"min_delta must be a number >= 0, got {min_delta!r:.60}")
+        if not isinstance(metric, str):
+            raise TypeError(f"metric must be a str, got {type(metric).__name__}: {metric!r:.60}")
+        for name, value in {"largest": largest, "restore_best": restore_best}.items():
+            if not isinstance(value, bool) and (name, value) != ("largest", None):
+                raise TypeError(
+                    f"{name} must be a bool, got {type(value).__name__}: {value!r:.60}"
+                )
         if not (min_delta >= 0 and math.isfinite(min_delta)):
             raise ValueError(f"min_delta must be a finite number >= 0, got {min_delta!r}")
         if largest is None and metric != "loss":
@@ -75,13 +86,20 @@ class EarlyStopping:
         self.waited, self.stopped = 0, False
         self._weights: dict[str, Tensor] | None = None
 
-    def update(self, epoch: int, values: Mapping[str, float], model: nn.Module) -> None:
+    def update(
+        self,
+        epoch: int,
+        values: Mapping[str, float],
+        model: nn.Module,
+        others: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> None:
         """Take in what an epoch measured; what is not finite is no better.
 
         Args:
             epoch: its number.
             values: its means, by name.
             model: as it is after the epoch.
+            others: what is trained beside the model's parameters, by name.
 
         Raises:
             ValueError: if the metric is not among them.
@@ -96,16 +114,18 @@ class EarlyStopping:
         if math.isfinite(value) and gain > self.min_delta:
             self.best, self.best_epoch, self.waited = value, epoch, 0
             if self.restore_best:
-                self._weights = {n: t.detach().clone() for n, t in tensors_of(model).items()}
+                trained = {**tensors_of(model), **others}
+                self._weights = {name: t.detach().clone() for name, t in trained.items()}
         else:
             self.waited += 1
             self.stopped = self.waited >= self.patience
 
-    @torch.no_grad()
-    def restore(self, model: nn.Module) -> None:
-        """Put the parameters and buffers of the best epoch back, if they were to be kept."""
-        for name, tensor in tensors_of(model).items() if self._weights else ():
-            tensor.copy_(self._weights[name])  # type: ignore[index]
+    def restore(
+        self, model: nn.Module, others: Mapping[str, Tensor] = MappingProxyType({})
+    ) -> None:
+        """Put all that :meth:`update` was given of the best epoch back, if it was to be kept."""
+        if self._weights is not None:
+            set_tensors(model, self._weights, others)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -116,3 +136,4 @@ class EarlyStopping:
         """Go on where :meth:`state_dict` was called."""
         for name, value in state.items():
             setattr(self, name, value)
+        self.stopped = self.waited >= self.patience  # which may be another now
