@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -154,6 +155,7 @@ def attempt(kind: str, folder: Path, after: float | None) -> bool:
     """Train in a process of its own, killed after a time; whether it came to its end."""
     child = os.fork()
     if child == 0:
+        os.setpgid(0, 0)  # with its data workers, which must not outlive it
         status = 1
         try:
             outcome(KINDS[kind](folder / "checkpoints", "auto"), folder / "outcome.safetensors")
@@ -167,6 +169,8 @@ def attempt(kind: str, folder: Path, after: float | None) -> bool:
         time.sleep(after)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return False

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 from collections import UserDict
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Average", "Buffers", "modes", "tensors_of", "to_device"]
+__all__ = ["Average", "Buffers", "give", "modes", "set_tensors", "tensors_of", "to_device"]
 
 
 def to_device(batch: Any, device: torch.device | str) -> Any:
@@ -127,6 +128,60 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
+@torch.no_grad()
+def give(tensor: Tensor, values: Tensor) -> None:
+    """Copy values into a tensor; one that repeats its memory (``expand``) gets memory of its own.
+
+    Example:
+        >>> tensor = torch.zeros(1).expand(2)
+        >>> give(tensor, torch.ones(2))
+        >>> tensor
+        tensor([1., 1.])
+    """
+    if any(s == 0 and n > 1 for n, s in zip(tensor.shape, tensor.stride(), strict=True)):
+        tensor.data = values.to(tensor.device, tensor.dtype).clone()
+    else:
+        tensor.copy_(values)
+
+
+@torch.no_grad()
+def set_tensors(
+    model: nn.Module,
+    values: Mapping[str, Tensor],
+    others: Mapping[str, Tensor] = MappingProxyType({}),
+) -> None:
+    """Put back what was kept under the names of :func:`tensors_of`.
+
+    Args:
+        model: its parameters get their values. A buffer that had none is None again, and one that
+            is None or has another shape now is replaced.
+        values: all that was kept.
+        others: tensors beside those of the model, by name.
+
+    Example:
+        >>> net = nn.Module()
+        >>> net.register_buffer("mean", None)
+        >>> set_tensors(net, {"mean": torch.ones(2)})
+        >>> net.mean
+        tensor([1., 1.])
+    """
+    for name, tensor in {**dict(model.named_parameters()), **others}.items():
+        if name in values:
+            give(tensor, values[name])
+    names = {id(buffer): name for name, buffer in model.named_buffers()}  # tied ones have one
+    new: dict[str, Tensor] = {}
+    for path, module in model.named_modules():
+        for leaf, buffer in module._buffers.items():
+            name = names.get(id(buffer), f"{path}.{leaf}".lstrip("."))
+            value = values.get(name)
+            if value is None:
+                module._buffers[leaf] = None
+            elif buffer is None or (buffer.shape, buffer.dtype) != (value.shape, value.dtype):
+                module._buffers[leaf] = new.setdefault(name, value.clone())
+            else:
+                give(buffer, value)
+
+
 class Buffers:
     """The buffers of a model as they were, to be put back after a batch that is not to count.
 
@@ -141,18 +196,34 @@ class Buffers:
 
     def __init__(self, model: nn.Module) -> None:
         self._kept = [
-            (module, name, buffer, buffer.detach().clone())
+            (module, {name: (buffer, _values(buffer)) for name, buffer in module._buffers.items()})
             for module in model.modules()
-            for name, buffer in module._buffers.items()
-            if buffer is not None and not nn.parameter.is_lazy(buffer)
         ]
 
     def restore(self) -> None:
-        """Give every buffer its values back, also one that was replaced by a new tensor."""
-        with torch.no_grad():
-            for module, name, buffer, values in self._kept:
-                buffer.copy_(values)
+        """Give every buffer its values back, also one that was replaced by a new tensor.
+
+        Raises:
+            RuntimeError: if a lazy one got its shape meanwhile: it had no values to go back to.
+        """
+        for module, buffers in self._kept:
+            for name in [*module._buffers]:
+                if name not in buffers:  # came with the batch
+                    del module._buffers[name]
+            for name, (buffer, values) in buffers.items():
+                if buffer is not None and values is not None:
+                    give(buffer, values)
+                elif buffer is not None and not nn.parameter.is_lazy(buffer):
+                    raise RuntimeError(
+                        f"model: the lazy buffer {name} of a {type(module).__name__} got its "
+                        "shape from a batch that is not to count; run the model on one batch first"
+                    )
                 module._buffers[name] = buffer
+
+
+def _values(buffer: Tensor | None) -> Tensor | None:
+    unset = buffer is None or nn.parameter.is_lazy(buffer)
+    return None if unset else buffer.detach().clone()  # type: ignore[union-attr]
 
 
 class modes:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -20,6 +23,10 @@ __all__ = ["CheckpointError", "Store"]
 
 FORMAT, VERSION = "recurrence-companion checkpoint", 1
 NAME = re.compile(r"epochs-(\d+)-batches-(\d+)")
+LOCK = ".lock"
+
+if sys.platform != "win32":
+    import fcntl
 
 
 class CheckpointError(RuntimeError):
@@ -49,6 +56,57 @@ class Store:
 
     def __init__(self, folder: str | Path, keep: int, group: Alone) -> None:
         self.folder, self.keep, self.group = Path(folder), keep, group
+        self.used: Path | None = None  # what was loaded
+        self._lock: IO[str] | None = None
+
+    def claim(self, *, make: bool = True) -> None:
+        """Keep other runs out of the folder until :meth:`release`, or this process is gone.
+
+        Args:
+            make: the folder, if it is not there; otherwise nothing happens then.
+
+        Raises:
+            OSError: if nothing can be written there.
+            CheckpointError: if another run writes there.
+        """
+        first = self.group.rank == 0 and (make or self.folder.is_dir())
+        fault = self.group.of_first(self._claim() if first else None)
+        if fault is not None:
+            raise fault
+
+    def _claim(self) -> Exception | None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = open(self.folder / LOCK, "a+")  # noqa: SIM115  # open until it is released
+            if not _locked(file):
+                file.seek(0)
+                other = file.read()
+                file.close()
+                return CheckpointError(
+                    f"checkpoint: process {other} writes in {self.folder}; wait until it has "
+                    "ended, or take another folder"
+                )
+            self._lock = file
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+        except OSError as error:
+            text = f"checkpoint: cannot write in {self.folder} ({error.strerror})"
+            return OSError(error.errno, text)  # of the same class
+        return None
+
+    def release(self) -> None:
+        """Let other runs in again."""
+        if self._lock is not None:
+            with suppress(OSError):  # on Windows it stays, empty of meaning
+                (self.folder / LOCK).unlink(missing_ok=True)
+            self._lock.close()
+            self._lock = None
+
+    def tidy(self) -> None:
+        """Remove what a killed run left beside the checkpoint that was loaded."""
+        if self.used is not None and self.group.rank == 0:
+            self._clean(self.used)
 
     def found(self) -> list[Path]:
         """The checkpoints, newest first; none if there is no such folder."""
@@ -130,6 +188,7 @@ class Store:
                 names = self._checked(path)
                 own = read(path / f"process-{self.group.rank}.safetensors", device)
                 shared = {name: read(path / f"{name}.safetensors", device) for name in names}
+                self.used = path
                 return shared, own, wrong
             except CheckpointError:
                 raise
@@ -182,6 +241,17 @@ def _position(path: Path) -> tuple[int, ...]:
     match = NAME.fullmatch(path.name)
     assert match is not None
     return tuple(int(number) for number in match.groups())
+
+
+def _locked(file: IO[str]) -> bool:
+    """Whether the file is this process's own now, as far as the system knows."""
+    if sys.platform != "win32":
+        try:
+            # not flock, which the workers of a killed run would hold on to
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno not in (errno.EACCES, errno.EAGAIN)  # no locks on this disk
+    return True
 
 
 def _sealed(body: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from companion.train.stopping import EarlyStopping
 
 __all__ = [
     "check_checkpoint",
+    "check_device",
     "check_entries",
     "check_fit",
     "check_options",
@@ -35,7 +36,7 @@ def check_parts(
     early_stopping: Any,
     generators: Any,
 ) -> None:
-    """Raise ``TypeError`` for what cannot be a part of a trainer."""
+    """Raise ``TypeError`` or ``ValueError`` for what cannot be a part of a trainer."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {_what(model)}")
     if not callable(objective):
@@ -53,6 +54,10 @@ def check_parts(
             raise TypeError(
                 f"{name} must be a learning rate scheduler made with the optimizer, "
                 f"got {_what(part)}"
+            )
+        if getattr(part, "optimizer", optimizer) is not optimizer:
+            raise ValueError(
+                f"{name} sets the learning rate of another optimizer; make it with the one given"
             )
     if isinstance(step_scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise TypeError(
@@ -90,9 +95,9 @@ def check_options(
             raise ValueError(f"clip_norm must be a number > 0 or None, got {clip_norm!r}")
     _check_count("accumulate", accumulate)
     _check_count("max_bad_steps", max_bad_steps)
-    if precision not in ("full", "bf16"):
+    if not isinstance(precision, str) or precision not in ("full", "bf16"):
         raise ValueError(f"precision must be 'full' or 'bf16', got {precision!r}")
-    if progress not in (None, True, False):
+    if progress is not None and not isinstance(progress, bool):
         raise TypeError(f"progress must be a bool or None, got {_what(progress)}")
     for name, value in {"stateful": stateful, "own_batches": own_batches}.items():
         if not isinstance(value, bool):
@@ -101,10 +106,34 @@ def check_options(
         check_seed(seed)
 
 
+def check_device(device: Any) -> torch.device:
+    """Return a device that is there, or raise ``TypeError`` or ``ValueError``."""
+    if isinstance(device, bool) or not isinstance(device, torch.device | str | int):
+        raise TypeError(f"device must be a torch.device or its name, got {_what(device)}")
+    try:
+        where = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device must be a torch.device or its name, got {device!r}") from error
+    here = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if (where.index or 0) >= here.get(where.type, math.inf):
+        raise ValueError(f"device: {where} is not here; torch finds {here[where.type]} such")
+    if where.type == "meta":
+        raise ValueError(
+            "device: tensors on meta hold no values, and nothing can be trained there"
+        )
+    return where
+
+
 def check_fit(train: Any, valid: Any, epochs: Any) -> None:
-    """Raise for batches that cannot be iterated ``epochs`` times."""
-    if isinstance(epochs, bool) or not isinstance(epochs, int):
+    """Raise for batches that cannot be iterated ``epochs`` times, or where nothing can train."""
+    if not torch.is_grad_enabled():
+        raise RuntimeError(
+            "fit: gradients are switched off here, by torch.no_grad or inference_mode; call it "
+            "outside of that"
+        )
+    if isinstance(epochs, bool) or not isinstance(epochs, Integral):
         raise TypeError(f"epochs must be an int, got {type(epochs).__name__}: {epochs!r}")
+    epochs = int(epochs)
     if epochs < 0:
         raise ValueError(f"epochs must be >= 0, got {epochs}")
     for name, data in {"train": train, "valid": valid}.items():
@@ -200,14 +229,16 @@ def _numbers(value: Any) -> bool:
 
 def _real(name: str, value: Any) -> float:
     """A number, or a tensor with one, as a float."""
-    if isinstance(value, Tensor):
-        if value.dim() != 0:
-            raise TypeError(f"objective: {name} must be a number, got shape {tuple(value.shape)}")
-        value = value.item()
+    if isinstance(value, Tensor) and value.dim() != 0:
+        raise TypeError(f"objective: {name} must be a number, got shape {tuple(value.shape)}")
     try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"objective: {name} must be a number, got {value!r}") from error
+        if isinstance(value, str | bytes | bytearray):
+            raise TypeError("float would take its text")
+        return float(value.item() if isinstance(value, Tensor) else value)
+    except OverflowError as error:
+        raise ValueError(f"objective: {name} is beyond the largest float") from error
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"objective: {name} must be a number, got {value!r:.60}") from error
 
 
 def _what(value: Any) -> str:

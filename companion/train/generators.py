@@ -54,7 +54,7 @@ class Generators:
     ) -> None:
         self.device = torch.device(device)
         self.held: dict[str, Source] = {}
-        seen: set[int] = set()
+        seen: dict[int, int] = {}
         for name, holder in holders.items():
             self._look_into(holder, name, seen, depth=4)
         for n, other in enumerate(others):
@@ -135,15 +135,16 @@ class Generators:
     def _index(self) -> tuple[torch.device, ...]:
         return (self.device,) if self.device.type == "cuda" else ()
 
-    def _look_into(self, holder: Any, path: str, seen: set[int], depth: int) -> None:
-        if id(holder) in seen:
-            return
-        seen.add(id(holder))
+    def _look_into(self, holder: Any, path: str, seen: dict[int, int], depth: int) -> None:
+        """Add what an object holds; ``seen`` has how deep each object was looked into."""
         if isinstance(holder, Source) and not isinstance(holder, random.SystemRandom):
-            self.held[path] = holder
+            if id(holder) not in seen:
+                self.held[path] = holder
+            seen[id(holder)] = depth
             return
-        if isinstance(holder, CLOSED) or depth < 0:
+        if isinstance(holder, CLOSED) or seen.get(id(holder), -1) >= depth:
             return
+        seen[id(holder)] = depth
         for name, value in getattr(holder, "__dict__", {}).items():
             if name == "_iterator":  # of persistent workers: there only after the first epoch
                 continue

@@ -169,4 +169,6 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
+    if hasattr(value, "item"):  # a number of NumPy or torch
+        value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

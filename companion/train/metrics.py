@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ def perplexity(losses: float | Sequence[float], weights: Sequence[float] | None 
         the perplexity; inf if it is beyond the largest float.
 
     Raises:
+        TypeError: if they are no numbers.
         ValueError: if there is no token, or lengths differ.
 
     Example:
@@ -38,18 +40,22 @@ def perplexity(losses: float | Sequence[float], weights: Sequence[float] | None 
         >>> round(perplexity([math.log(8), math.log(2)], [1, 3]), 3)  # not the mean of 8 and 2
         2.828
     """
-    if isinstance(losses, int | float):
-        losses, weights = [losses], [1] if weights is None else weights
+    if isinstance(losses, Real) or getattr(losses, "ndim", None) == 0:
+        losses, weights = [float(losses)], [1] if weights is None else weights  # type: ignore[arg-type]
     if weights is None:
         raise ValueError("weights: expected the number of tokens of each loss, got None")
-    if len(weights) != len(losses):
-        raise ValueError(f"weights: expected {len(losses)} of them, got {len(weights)}")
-    tokens = math.fsum(weights)
-    if not tokens > 0 or min(weights) < 0:
+    means, counts = _floats("losses", losses), _floats("weights", weights)
+    if len(counts) != len(means):
+        raise ValueError(f"weights: expected {len(means)} of them, got {len(counts)}")
+    if not counts or not (
+        0 <= min(counts) and 0 < max(counts) and all(map(math.isfinite, counts))
+    ):
         raise ValueError(f"weights: expected numbers of tokens, some above 0, got {weights!r:.80}")
-    mean = math.fsum(w * l for l, w in zip(losses, weights, strict=True) if w) / tokens  # noqa: E741
+    most = max(counts)  # shares of it cannot overflow
+    tokens = math.fsum(count / most for count in counts)
+    pairs = zip(means, counts, strict=True)
     try:
-        return math.exp(mean)
+        return math.exp(math.fsum(loss * (n / most / tokens) for loss, n in pairs if n))
     except OverflowError:
         return math.inf
 
@@ -66,7 +72,6 @@ def accuracy(predicted: Tensor, target: Tensor, *, ignore: int | None = None) ->
 
     Raises:
         TypeError, ValueError: if shapes differ, classes are no integers, or nothing counts.
-        ModuleNotFoundError: if torchmetrics is not installed.
 
     Example:
         >>> target = torch.tensor([[2, 1], [1, -1]])
@@ -74,10 +79,7 @@ def accuracy(predicted: Tensor, target: Tensor, *, ignore: int | None = None) ->
         0.666667
     """
     predicted, target = _classes(predicted, target, ignore)
-    classification = _library("torchmetrics.functional.classification")
-    size = max(int(torch.maximum(predicted, target).max()) + 1, 2)
-    share = classification.multiclass_accuracy(predicted, target, size, average="micro")
-    return float(share)
+    return int((predicted == target).sum()) / target.numel()  # a float32 has too few digits
 
 
 def f1(
@@ -111,13 +113,23 @@ def f1(
     """
     if average not in ("macro", "micro", "weighted"):
         raise ValueError(f"average must be 'macro', 'micro' or 'weighted', got {average!r}")
+    if classes is not None and (isinstance(classes, bool) or not isinstance(classes, Integral)):
+        raise TypeError(f"classes: expected an int, got {type(classes).__name__}: {classes!r:.60}")
     predicted, target = _classes(predicted, target, ignore)
     size = int(torch.maximum(predicted, target).max()) + 1
     if classes is not None and classes < size:
         raise ValueError(f"classes: expected at least {size}, for class {size - 1}, got {classes}")
     size = max(size if classes is None else classes, 2)
     classification = _library("torchmetrics.functional.classification")
-    return float(classification.multiclass_f1_score(predicted, target, size, average=average))
+    # counts, not its multiclass_f1_score: that is a float32
+    counts = classification.multiclass_stat_scores(predicted, target, int(size), average=None)
+    hits, wrong, _, missed, support = counts.double().T
+    if average == "micro":
+        hits, wrong, missed = (part.sum(0, keepdim=True) for part in (hits, wrong, missed))
+    both = 2 * hits + wrong + missed
+    scores = 2 * hits / both.clamp(min=1)
+    weight = {"macro": (both > 0).double(), "micro": torch.ones(1), "weighted": support}[average]
+    return float((scores * weight).sum() / weight.sum())
 
 
 def bleu(
@@ -139,7 +151,8 @@ def bleu(
         the measure.
 
     Raises:
-        TypeError, ValueError: if there are no sentences, or other numbers of them.
+        TypeError, ValueError: if there are no sentences, or other numbers of them, or there is no
+            such tokenizer.
         ModuleNotFoundError: if sacrebleu is not installed.
 
     Source:
@@ -151,10 +164,13 @@ def bleu(
     """
     streams = _streams(hypotheses, references)
     sacrebleu = _library("sacrebleu")
+    if tokenize not in list(sacrebleu.BLEU.TOKENIZERS):
+        known = ", ".join(sacrebleu.BLEU.TOKENIZERS)
+        raise ValueError(f"tokenize: expected one of {known}, got {tokenize!r}")
     score = sacrebleu.corpus_bleu(
         list(hypotheses), streams, tokenize=tokenize, lowercase=lowercase
     )
-    return float(score.score)
+    return min(float(score.score), 100.0)  # which it exceeds by rounding
 
 
 def chrf(
@@ -184,9 +200,12 @@ def chrf(
         >>> round(chrf(["a dog"], [["a dog", "one dog"]]), 6)
         100.0
     """
+    if isinstance(words, bool) or not isinstance(words, Integral) or words < 0:
+        raise ValueError(f"words: expected an int >= 0, got {words!r}")
     streams = _streams(hypotheses, references)
     sacrebleu = _library("sacrebleu")
-    return float(sacrebleu.corpus_chrf(list(hypotheses), streams, word_order=words).score)
+    score = sacrebleu.corpus_chrf(list(hypotheses), streams, word_order=int(words))
+    return min(float(score.score), 100.0)
 
 
 def word_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -208,6 +227,9 @@ def word_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> flo
         0.5
     """
     _streams(hypotheses, references)
+    for n, right in enumerate(references):
+        if not isinstance(right, str):
+            raise TypeError(f"references[{n}]: expected a str, got {type(right).__name__}")
     return error_rate([h.split() for h in hypotheses], [r.split() for r in references])
 
 
@@ -233,9 +255,13 @@ def error_rate(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequenc
     _same_number(hypotheses, references)
     for name, corpus in {"hypotheses": hypotheses, "references": references}.items():
         for sequence in corpus:
-            if isinstance(sequence, str):
-                raise TypeError(f"{name}: expected sequences of symbols, got the str {sequence!r}")
+            if isinstance(sequence, str) or not hasattr(sequence, "__len__"):
+                what = f"the {type(sequence).__name__} {sequence!r:.60}"
+                raise TypeError(f"{name}: expected sequences of symbols, got {what}")
             for symbol in sequence:
+                if not isinstance(symbol, str):
+                    what = f"{type(symbol).__name__}: {symbol!r:.60}"
+                    raise TypeError(f"{name}: expected symbols that are a str, got {what}")
                 if symbol.split() != [symbol]:
                     raise ValueError(f"{name}: a symbol is empty or holds white space: {symbol!r}")
     if not any(len(reference) for reference in references):
@@ -261,9 +287,20 @@ def _library(name: str) -> Any:
         ) from error
 
 
+def _floats(name: str, values: Any) -> list[float]:
+    try:
+        if isinstance(values, str | bytes):
+            raise TypeError("float would take its digits")
+        return [float(value) for value in values]
+    except (TypeError, ValueError, OverflowError) as error:
+        what = f"{type(values).__name__}: {values!r:.60}"
+        raise TypeError(f"{name}: expected a sequence of numbers, got {what}") from error
+
+
 def _classes(predicted: Tensor, target: Tensor, ignore: int | None) -> tuple[Tensor, Tensor]:
     for name, tensor in {"predicted": predicted, "target": target}.items():
-        if not isinstance(tensor, Tensor) or tensor.is_floating_point():
+        no_classes = isinstance(tensor, Tensor) and torch.is_floating_point(tensor.real)
+        if not isinstance(tensor, Tensor) or no_classes:
             got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
             raise TypeError(f"{name}: expected a tensor of classes, integers, got {got}")
     if predicted.shape != target.shape:
@@ -271,10 +308,11 @@ def _classes(predicted: Tensor, target: Tensor, ignore: int | None) -> tuple[Ten
             f"predicted: expected the shape of target, {tuple(target.shape)}, "
             f"got {tuple(predicted.shape)}"
         )
+    predicted, target = predicted.long(), target.long()  # uint8 has no -100, and would take 156
     counts = torch.ones_like(target, dtype=torch.bool) if ignore is None else target != ignore
     if not counts.any():
         raise ValueError("target: there is nothing in it that counts")
-    predicted, target = predicted[counts].long(), target[counts].long()
+    predicted, target = predicted[counts], target[counts]
     for name, tensor in {"predicted": predicted, "target": target}.items():
         if tensor.min() < 0:
             raise ValueError(f"{name}: expected classes from 0 on, got {int(tensor.min())}")
@@ -289,9 +327,10 @@ def _streams(
     for n, hypothesis in enumerate(hypotheses):
         if not isinstance(hypothesis, str):
             raise TypeError(f"hypotheses[{n}]: expected a str, got {type(hypothesis).__name__}")
-    several = [[right] if isinstance(right, str) else list(right) for right in references]
+    several = [[right] if isinstance(right, str) else right for right in references]
     for n, right in enumerate(several):
-        if not right or not all(isinstance(sentence, str) for sentence in right):
+        some = isinstance(right, Sequence) and len(right) > 0
+        if not some or not all(isinstance(sentence, str) for sentence in right):
             raise TypeError(f"references[{n}]: expected a str or several, got {right!r:.80}")
     most = max(len(right) for right in several)
     return [[right[n] if n < len(right) else None for right in several] for n in range(most)]

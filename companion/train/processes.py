@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from companion.train.batches import give
+
 __all__ = ["Alone", "Together", "processes"]
 
 
@@ -111,7 +113,9 @@ class Together(Alone):
 
         for tensor in tensors:
             values = tensor.detach().to(self.device).contiguous()  # NCCL takes its own only
-            tensor.copy_(broadcast(values))
+            if values.numel():  # as bytes: gloo and NCCL do not know every dtype
+                data = broadcast(values.reshape(-1).view(torch.uint8))
+                give(tensor, data.view(values.dtype).view(values.shape))
 
     @torch.no_grad()
     def mean_gradient(self, named: Sequence[tuple[str, Tensor]], scale: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from companion.train.batches import tensors_of
+from companion.train.batches import set_tensors, tensors_of
 from companion.train.checkpoint import CheckpointError, Store
 from companion.train.epochs import Epoch, set_epoch
 from companion.train.generators import Generators
 from companion.train.history import Skipped
+from companion.train.stopping import EarlyStopping
 from companion.train.storage import pack
 
 if TYPE_CHECKING:
@@ -51,13 +53,22 @@ class Run:
         holders = {"train": train, "valid": valid} if keeps else {}
         self.generators = Generators(holders, trainer.generators, trainer.device)
         if self.store is not None:
+            self.settings = _settings(trainer)
             for name, value in self._shared().items():
                 pack(value, {}, name)  # what cannot be saved is said before the work, not after
         if self.group.world > 1:
             self._agree(trainer.own_batches)
 
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.store is not None:
+            self.store.release()
+
     def _agree(self, own_batches: bool) -> None:
-        """Let all processes draw the same batches, and each its own dropout."""
+        """Let all processes have the same weights and batches, and each its own dropout."""
+        self.group.spread(self.trainer.parameters)  # of groups added since the trainer was made
         mine = self.generators.states()
         first = self.group.of_first(mine)
         self.generators.restore({**first, "held": mine["held"]} if own_batches else first)
@@ -112,9 +123,11 @@ class Run:
         Raises:
             ValueError: if there are checkpoints, and nobody said that they are to be used.
             FileNotFoundError, CheckpointError: if there is none that can be used.
+            OSError: if the folder cannot be used.
         """
         if self.store is None:
             return
+        self.store.claim(make=how is not True)
         found = self.group.of_first([path.name for path in self.store.found()])
         if found and how is False:
             raise ValueError(
@@ -132,11 +145,13 @@ class Run:
                 stacklevel=3,
             )
         self._check(shared["model"], shared["training"])
+        self._compare(shared["training"].get("settings", {}))
         if own["epoch"] is not None:
             self.half = (own["epoch"], own["generators"])
         self.generators.restore(own["generators"])
         _put_back(trainer, shared["model"], shared["training"])
         trainer._state = own["carried"]
+        self.store.tidy()
 
     def _shared(self) -> dict[str, Any]:
         """What is the same in all processes, file by file."""
@@ -147,6 +162,8 @@ class Run:
         training = {
             "made of": self._made_of(),
             "optimizer": trainer.optimizer.state_dict(),
+            "outside": _outside(trainer),
+            "settings": self.settings,
             **{name: _state(name, part) for name, part in _parts(trainer).items() if part},
             "extra": {name: module.get_extra_state() for name, module in _extra(trainer.model)},
             "bad": list(trainer._bad),
@@ -157,20 +174,28 @@ class Run:
     def _made_of(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to fit, by what it is called in errors."""
         trainer = self.trainer
-        names = iter(trainer.names)
+        names = iter([name for name, _ in trainer.named])
         groups = [[next(names) for _ in g["params"]] for g in trainer.optimizer.param_groups]
         return {
             "optimizer": _name(trainer.optimizer),
             "optimizer: parameters of its groups": groups,
             **{name: _name(part) for name, part in _parts(trainer).items()},
+            "early_stopping: its arguments": _arguments(trainer.early_stopping),
             "stateful": trainer.stateful,
             "epochs before this fit": self.first,
         }
 
     def _check(self, model: Mapping[str, Tensor], training: Mapping[str, Any]) -> None:
         """Raise ``CheckpointError`` if the checkpoint is of another model or trainer."""
-        here = tensors_of(self.trainer.model)
-        missing, unknown = sorted(set(here) - set(model)), sorted(set(model) - set(here))
+        model = {**model, **training.get("outside", {})}
+        here = {**tensors_of(self.trainer.model), **_outside(self.trainer)}
+        later = {  # buffers that the first batch makes
+            f"{path}.{name}".lstrip(".")
+            for path, module in self.trainer.model.named_modules()
+            for name, buffer in module._buffers.items()
+            if buffer is None
+        }
+        missing, unknown = sorted(set(here) - set(model)), sorted(set(model) - set(here) - later)
         if missing or unknown:
             raise CheckpointError(
                 "resume: the checkpoint is of another model: "
@@ -183,25 +208,44 @@ class Run:
                     f"resume: the checkpoint is of another model: {name} is {new}, there {old}"
                 )
         for name, now in self._made_of().items():
-            then = training["made of"].get(name)
+            then = training["made of"].get(name, now)  # an older release says less
+            if name == "epochs before this fit" and then < now:
+                raise CheckpointError(
+                    f"resume: this trainer has {now} epochs already, and the run in the folder "
+                    f"began after {then}; make a new one to resume it"
+                )
             if then != now:
                 raise CheckpointError(
                     f"resume: the checkpoint is of another run: {name} is {now!r:.200}, "
                     f"there {then!r:.200}"
                 )
 
+    def _compare(self, then: Mapping[str, Any]) -> None:
+        """Warn where settings are not those of the checkpoint, which are put back."""
+        changed = [
+            f"{name} (now {now!r:.40}, there {then[name]!r:.40})"
+            for name, now in self.settings.items()
+            if name in then and then[name] != now
+        ]
+        if changed:
+            warnings.warn(
+                f"resume: the settings of the checkpoint are used, not those given now: "
+                f"{', '.join(changed)}",
+                stacklevel=4,
+            )
+        self.settings = {**self.settings, **then}
 
-@torch.no_grad()
+
 def _put_back(trainer: Trainer, model: Mapping[str, Tensor], training: Mapping[str, Any]) -> None:
-    for name, tensor in tensors_of(trainer.model).items():
-        tensor.copy_(model[name])
+    set_tensors(trainer.model, {**model, **training.get("outside", {})}, _outside(trainer))
     for name, module in _extra(trainer.model):
         module.set_extra_state(training["extra"][name])
     trainer.optimizer.load_state_dict(training["optimizer"])
+    parameters = trainer.parameters
     for n, state in training["optimizer"]["state"].items():
-        for name, value in state.items():
+        for name, value in state.items() if isinstance(n, int) else ():  # others stay as they are
             if isinstance(value, Tensor):  # load_state_dict gives it the parameter's dtype
-                held = trainer.optimizer.state[trainer.parameters[n]]
+                held = trainer.optimizer.state[parameters[n]]
                 held[name] = value.to(held[name].device)
     for name, part in _parts(trainer).items():
         if part:
@@ -216,6 +260,30 @@ def _put_back(trainer: Trainer, model: Mapping[str, Tensor], training: Mapping[s
 def _parts(trainer: Trainer) -> dict[str, Any]:
     names = ("scheduler", "step_scheduler", "early_stopping")
     return {name: getattr(trainer, name) for name in names}
+
+
+def _outside(trainer: Trainer) -> dict[str, Tensor]:
+    """The optimizer's parameters that the model has not."""
+    inside = {id(parameter) for parameter in trainer.model.parameters()}
+    return {name: p for name, p in trainer.named if id(p) not in inside}
+
+
+def _settings(trainer: Trainer) -> dict[str, Any]:
+    """What optimizer and schedulers were given, before a step or a checkpoint changed it."""
+    groups = trainer.optimizer.param_groups
+    found = {f"optimizer: {k}": [g.get(k) for g in groups] for k in groups[0] if k != "params"}
+    for name in ("scheduler", "step_scheduler"):
+        part = getattr(trainer, name)
+        if part is not None:
+            state = _state(name, part)
+            found |= {f"{name}: {k}": v for k, v in state.items() if k != "_last_lr"}
+    return copy.deepcopy(found)
+
+
+def _arguments(stopping: EarlyStopping | None) -> dict[str, Any] | None:
+    """Those without which what early stopping has found means something else."""
+    names = ("metric", "largest", "min_delta", "restore_best")
+    return None if stopping is None else {name: getattr(stopping, name) for name in names}
 
 
 def _state(name: str, part: Any) -> Any:

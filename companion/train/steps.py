@@ -62,8 +62,13 @@ def take_step(trainer: Trainer, group: list[tuple[int, Any]], epoch: Epoch) -> N
         return _bad_step(trainer, before, fault)
     if whole == 0:
         return
-    named = list(zip(trainer.names, trainer.parameters, strict=True))
+    named = trainer.named
     trainer.processes.mean_gradient(named, measured[0][1] / whole if measured else 0.0)
+    if all(p.grad is None for _, p in named):
+        raise ValueError(
+            "objective: mean_loss has a gradient, but for no parameter that the optimizer holds; "
+            "does the objective call the model that it is given?"
+        )
     norm = _gradient_norm(named, to_be_clipped=trainer.clip_norm is not None)
     if not math.isfinite(norm):
         reason = f"gradient of {_culprit(named)} is not finite"
@@ -166,8 +171,9 @@ def _culprit(named: Named) -> str:
 def _explanation(trainer: Trainer, reasons: Sequence[str], last: Skipped) -> str:
     """Say why a run was stopped, and what may help."""
     norms = trainer.history.grad_norm
-    named = zip(trainer.names, trainer.parameters, strict=True)
-    weights = [name for name, parameter in named if not parameter.detach().isfinite().all()]
+    weights = [
+        name for name, parameter in trainer.named if not parameter.detach().isfinite().all()
+    ]
     return (
         f"{len(reasons)} steps in a row were not finite, the last in epoch {last.epoch}, batch "
         f"{last.batch}. First of them: {reasons[0]}. Gradient norm of the last good step: "

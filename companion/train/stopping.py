@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from companion.checks import check_number, check_size
-from companion.train.batches import tensors_of
+from companion.checks import check_flag, check_number, check_size
+from companion.train.batches import set_tensors, tensors_of
 
 __all__ = ["EarlyStopping"]
 
@@ -58,6 +58,13 @@ class EarlyStopping:
         check_number("min_delta", min_delta)
         if min_delta < 0:
             raise ValueError(f"min_delta: expected at least 0, got {min_delta}")
+        if not isinstance(metric, str):
+            raise TypeError(
+                f"metric: expected a str, got {type(metric).__name__} ({metric!r:.60})"
+            )
+        if largest is not None:
+            check_flag("largest", largest)
+        check_flag("restore_best", restore_best)
         if largest is None and metric != "loss":
             raise ValueError(
                 f"largest: expected True (large is good) or False for metric {metric!r}, "
@@ -74,13 +81,20 @@ class EarlyStopping:
         self.waited, self.stopped = 0, False
         self._weights: dict[str, Tensor] | None = None
 
-    def update(self, epoch: int, values: Mapping[str, float], model: nn.Module) -> None:
+    def update(
+        self,
+        epoch: int,
+        values: Mapping[str, float],
+        model: nn.Module,
+        others: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> None:
         """Take in what an epoch measured; what is not finite is no better.
 
         Args:
             epoch: its number.
             values: its means, by name.
             model: as it is after the epoch.
+            others: what is trained beside the model's parameters, by name.
 
         Raises:
             ValueError: if the metric is not among them.
@@ -95,16 +109,18 @@ class EarlyStopping:
         if math.isfinite(value) and gain > self.min_delta:
             self.best, self.best_epoch, self.waited = value, epoch, 0
             if self.restore_best:
-                self._weights = {n: t.detach().clone() for n, t in tensors_of(model).items()}
+                trained = {**tensors_of(model), **others}
+                self._weights = {name: t.detach().clone() for name, t in trained.items()}
         else:
             self.waited += 1
             self.stopped = self.waited >= self.patience
 
-    @torch.no_grad()
-    def restore(self, model: nn.Module) -> None:
-        """Put the parameters and buffers of the best epoch back, if they were to be kept."""
-        for name, tensor in tensors_of(model).items() if self._weights else ():
-            tensor.copy_(self._weights[name])  # type: ignore[index]
+    def restore(
+        self, model: nn.Module, others: Mapping[str, Tensor] = MappingProxyType({})
+    ) -> None:
+        """Put all that :meth:`update` was given of the best epoch back, if it was to be kept."""
+        if self._weights is not None:
+            set_tensors(model, self._weights, others)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -115,3 +131,4 @@ class EarlyStopping:
         """Go on where :meth:`state_dict` was called."""
         for name, value in state.items():
             setattr(self, name, value)
+        self.stopped = self.waited >= self.patience  # which may be another now

@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from companion.reproduce import seed_all
 from companion.train.batches import Average, modes
-from companion.train.checks import check_checkpoint, check_fit, check_options, check_parts
+from companion.train.checks import (
+    check_checkpoint,
+    check_device,
+    check_fit,
+    check_options,
+    check_parts,
+)
 from companion.train.epochs import Epoch
 from companion.train.generators import Source
 from companion.train.history import History
@@ -131,12 +137,11 @@ class Trainer:
         check_options(
             clip_norm, accumulate, precision, max_bad_steps, progress, seed, stateful, own_batches
         )
-        names = {id(parameter): name for name, parameter in model.named_parameters()}
-        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if not any(id(parameter) in names for parameter in self.parameters):
+        self.model, self.objective, self.optimizer = model, objective, optimizer
+        held = {id(parameter) for parameter in self.parameters}
+        if not any(id(parameter) in held for parameter in model.parameters()):
             raise ValueError("optimizer holds no parameter of model; was it made for another?")
-        self.names = [names.get(id(p), f"parameter {n}") for n, p in enumerate(self.parameters)]
-        where = torch.device(device) if device is not None else self.parameters[0].device
+        where = check_device(self.parameters[0].device if device is None else device)
         self.processes = processes(where)
         self.device = self.processes.device
         if device is not None or self.device != where:
@@ -147,7 +152,6 @@ class Trainer:
                 "those of the others; give each its own rows and say own_batches=True"
             )
         self.processes.spread([*self.parameters, *model.parameters(), *model.buffers()])
-        self.model, self.objective, self.optimizer = model, objective, optimizer
         self.scheduler, self.step_scheduler = scheduler, step_scheduler
         self.early_stopping, self.clip_norm = early_stopping, clip_norm
         self.accumulate, self.precision, self.own_batches = accumulate, precision, own_batches
@@ -157,6 +161,17 @@ class Trainer:
         self._state: Any = None  # carried on
         self._shapes: Any = None  # of the batch that it comes from
         self._bad: list[str] = []  # reasons of the bad steps in a row up to now
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """What the optimizer holds, groups included that it was given since."""
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    @property
+    def named(self) -> list[tuple[str, Tensor]]:
+        """The same with the model's names, ``parameter 3`` for one that the model has not."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        return [(names.get(id(p), f"parameter {n}"), p) for n, p in enumerate(self.parameters)]
 
     def fit(
         self,
@@ -170,6 +185,8 @@ class Trainer:
         resume: bool | str = False,
     ) -> History:
         """Train for some epochs; a second call goes on, in the same history.
+
+        One step of the optimizer is ``companion.train.steps.take_step``.
 
         If an error breaks off an epoch, the epoch is not in the history, though its steps were
         taken and ``grad_norm`` has them; if it comes in the validation, the epoch is there
@@ -192,6 +209,7 @@ class Trainer:
             every: within an epoch, write one after so many steps too.
             keep: so many checkpoints stay, the newest.
             resume: go on from the newest that is whole; ``"auto"`` begins anew if there is none.
+                Learning rate, weight decay and so on are those of the checkpoint.
 
         Returns:
             the history of this trainer.
@@ -201,8 +219,11 @@ class Trainer:
             ValueError: if there is no batch, or a one-shot iterator is to be read twice, or the
                 folder holds checkpoints that are not to be resumed.
             TypeError: if an argument, or what a checkpoint is to keep, is not of a kind that fits.
+            RuntimeError: if gradients are switched off, or a lazy buffer cannot be put back.
             FileNotFoundError: if there is no checkpoint to resume.
-            CheckpointError: if none is whole, or it is of another model, optimizer or version.
+            NotADirectoryError, OSError: if the folder is none, or nothing can be written there.
+            CheckpointError: if none is whole, it is of another model, optimizer or version, or
+                another run is writing in the folder.
 
         Example:
             >>> from tempfile import mkdtemp
@@ -223,36 +244,37 @@ class Trainer:
         history, stopping = self.history, self.early_stopping
         if stopping is not None:
             stopping.begin()
-        run = Run(self, train, valid, checkpoint, every, keep)
-        run.resume(resume)
-        last = run.first + epochs
-        while len(history) < last and not (stopping is not None and stopping.stopped):
-            epoch = run.epoch()
-            title = f"epoch {epoch.number}/{last}"
-            batches = bar(train, title, self.progress, self.processes.rank)
-            try:
-                mean = self._train_epoch(batches, epoch, run)
-            finally:
-                self._state = None  # the epoch is over; it may be large
-            # entered before the validation: the steps are taken, even if that fails
-            history.train_loss.append(mean.loss)
-            history.add_metrics(history.train_metrics, mean.metrics)
-            history.learning_rate.append(epoch.rate)
-            history.seconds.append(epoch.elapsed)
-            if valid is not None:
-                mean = self.evaluate(run.generators.draws(valid))
-                history.add_validation(mean.loss, mean.metrics)
-                history.seconds[-1] = epoch.elapsed
-            if self.scheduler is not None and len(history.grad_norm) > epoch.first_step:
-                if isinstance(self.scheduler, ReduceLROnPlateau):
-                    self.scheduler.step(mean.loss)
-                else:
-                    self.scheduler.step()
+        with Run(self, train, valid, checkpoint, every, keep) as run:
+            run.resume(resume)
+            last = run.first + epochs
+            while len(history) < last and not (stopping is not None and stopping.stopped):
+                epoch = run.epoch()
+                title = f"epoch {epoch.number}/{last}"
+                batches = bar(train, title, self.progress, self.processes.rank)
+                try:
+                    mean = self._train_epoch(batches, epoch, run)
+                finally:
+                    self._state = None  # the epoch is over; it may be large
+                # entered before the validation: the steps are taken, even if that fails
+                history.train_loss.append(mean.loss)
+                history.add_metrics(history.train_metrics, mean.metrics)
+                history.learning_rate.append(epoch.rate)
+                history.seconds.append(epoch.elapsed)
+                if valid is not None:
+                    mean = self.evaluate(run.generators.draws(valid))
+                    history.add_validation(mean.loss, mean.metrics)
+                    history.seconds[-1] = epoch.elapsed
+                if self.scheduler is not None and len(history.grad_norm) > epoch.first_step:
+                    if isinstance(self.scheduler, ReduceLROnPlateau):
+                        self.scheduler.step(mean.loss)
+                    else:
+                        self.scheduler.step()
+                if stopping is not None:
+                    values = {**mean.metrics, "loss": mean.loss}
+                    stopping.update(epoch.number, values, self.model, dict(self.named))
+                run.save()
             if stopping is not None:
-                stopping.update(epoch.number, {**mean.metrics, "loss": mean.loss}, self.model)
-            run.save()
-        if stopping is not None:
-            stopping.restore(self.model)
+                stopping.restore(self.model, dict(self.named))
         return history
 
     def _train_epoch(self, batches: Iterable[Any], epoch: Epoch, run: Run) -> Average:

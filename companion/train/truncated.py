@@ -6,6 +6,7 @@ import copy
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set, ValuesView
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,7 +31,8 @@ def detached(state: Any) -> Any:
 
     Raises:
         TypeError: if there are tensors in another container (a set, a deque) or in an attribute
-            of another object, where they would keep their history.
+            of another object, where they would keep their history, or may be in an iterator.
+        ValueError: if a container holds itself.
 
     Example:
         >>> h = torch.ones(2, requires_grad=True) * 2
@@ -38,23 +40,35 @@ def detached(state: Any) -> Any:
         >>> state[0][1].requires_grad, state[1][0].requires_grad
         (False, False)
     """
+    try:
+        return _detached(state)
+    except RecursionError:
+        kind = type(state).__name__
+        raise ValueError(
+            f"state: expected one that ends, got a {kind} that holds itself"
+        ) from None
+
+
+def _detached(state: Any) -> Any:
     new: Any
     if isinstance(state, Tensor):
         return state.detach()
     if isinstance(state, tuple) and hasattr(state, "_fields"):
-        return type(state)(*map(detached, state))
+        return type(state)(*map(_detached, state))
     if isinstance(state, tuple | list):
-        return type(state)([detached(value) for value in state])
+        return type(state)([_detached(value) for value in state])
     if isinstance(state, Mapping):
         new = copy.copy(state) if isinstance(state, dict | UserDict) else {}
         for key, value in state.items():
-            new[key] = detached(value)
+            new[key] = _detached(value)
         return new
     if is_dataclass(state) and not isinstance(state, type):
         new = copy.copy(state)
         for field in fields(state):
-            object.__setattr__(new, field.name, detached(getattr(state, field.name)))
+            object.__setattr__(new, field.name, _detached(getattr(state, field.name)))
         return new
+    if isinstance(state, Iterator):  # reading it would use it up
+        raise TypeError(f"state: cannot look for tensors in a {type(state).__name__}; give a list")
     if any(True for _ in tensors_in(state)):
         raise TypeError(f"state: cannot detach the tensors in a {type(state).__name__}")
     return state
@@ -157,6 +171,8 @@ def tensors_in(value: Any, objects: int = 1) -> Iterator[Tensor]:
         inside = [] if isinstance(value, str | bytes | range) else list(value)
     elif is_dataclass(value) and not isinstance(value, type):
         inside = [getattr(value, field.name) for field in fields(value)]
+    elif isinstance(value, partial):
+        inside = [value.func, *value.args, *value.keywords.values()]
     elif objects and not isinstance(value, type):
         inside, objects = list(getattr(value, "__dict__", {}).values()), objects - 1
     for part in inside:
@@ -199,8 +215,9 @@ def truncated_gradient(
         The gradient for each parameter that requires one, by name, and the final state, detached.
 
     Raises:
-        TypeError: if k is no int.
-        ValueError: if k < 1, x has not three dimensions, or the layer is not batch-first.
+        TypeError: if k is no int, the layer is no module, x no tensor, or the loss no tensor.
+        ValueError: if k < 1, x has not three dimensions, or the layer is not batch-first, or reads
+            its chunks in both directions; or if the loss is no scalar.
 
     Source:
         Williams and Peng (1990); with one cut every k steps, their BPTT(k; k).
@@ -213,10 +230,18 @@ def truncated_gradient(
         torch.Size([4, 4])
     """
     check_size("k", k)
+    if not isinstance(layer, nn.Module):
+        raise TypeError(f"layer: expected a torch.nn.Module, got {type(layer).__name__}")
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x: expected a tensor (B, T, D), got {type(x).__name__}")
     if x.dim() != 3:
         raise ValueError(f"x: expected (B, T, D), got {tuple(x.shape)}")
     if not getattr(layer, "batch_first", True):
         raise ValueError("layer: expected batch_first=True; x is cut along dimension 1")
+    if getattr(layer, "bidirectional", False):
+        raise ValueError(
+            "layer: expected one direction; backwards, a state goes to the chunk before"
+        )
     weights = {name: p for name, p in layer.named_parameters() if p.requires_grad}
     total = {name: torch.zeros_like(p) for name, p in weights.items()}
     if x.shape[1] == 0:
@@ -224,6 +249,10 @@ def truncated_gradient(
     for t in range(0, x.shape[1], k):
         y, state = layer(x[:, t : t + k], detached(state))
         chunk_loss = loss(y, t)
+        if not isinstance(chunk_loss, Tensor):
+            raise TypeError(f"loss: expected it to give a tensor, got {type(chunk_loss).__name__}")
+        if chunk_loss.dim() != 0:
+            raise ValueError(f"loss: expected a scalar, got shape {tuple(chunk_loss.shape)}")
         if weights and chunk_loss.requires_grad:
             grads = torch.autograd.grad(chunk_loss, list(weights.values()), allow_unused=True)
             for name, g in zip(weights, grads, strict=True):

@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from companion.train import to_device
-from companion.train.batches import Average, Buffers, modes
+from companion.train.batches import Average, Buffers, modes, set_tensors
 
 Pair = namedtuple("Pair", "x y")
+one = torch.ones(())
 
 
 def test_every_nesting_is_moved():
@@ -75,3 +76,53 @@ def test_buffers_of_a_model_without_any():
     Buffers(nn.Linear(2, 2)).restore()
     lazy = nn.LazyBatchNorm1d()
     Buffers(lazy).restore()
+
+
+class Holding(nn.Module):
+    """A module with these buffers."""
+
+    def __init__(self, **buffers):
+        super().__init__()
+        for name, buffer in buffers.items():
+            self.register_buffer(name, buffer)
+
+
+def test_buffers_that_repeat_their_memory_come_back():
+    net = Holding(mask=torch.ones(1, 3).expand(4, 3))
+    before = Buffers(net)
+    net.mask = torch.zeros(4, 3)
+    before.restore()
+    assert torch.equal(net.mask, torch.ones(4, 3))
+
+
+def test_buffers_that_were_none_or_not_there_are_so_again():
+    net = Holding(h=None)
+    before = Buffers(net)
+    net.h = torch.full((2,), math.nan)
+    net.register_buffer("count", torch.ones(()))
+    before.restore()
+    assert dict(net._buffers) == {"h": None}
+
+
+def test_a_lazy_buffer_that_got_its_shape_is_named():
+    net = nn.LazyBatchNorm1d()
+    before = Buffers(net)
+    net(torch.full((4, 2), math.nan))
+    with pytest.raises(
+        RuntimeError, match="lazy buffer running_mean of a BatchNorm1d .*one batch"
+    ):
+        before.restore()
+
+
+def test_tensors_are_set_however_they_are_now():
+    tied = torch.zeros(2)
+    net = nn.ModuleDict({"a": Holding(x=tied, y=None), "b": Holding(x=tied, z=torch.ones(3))})
+    net["a"].w = nn.Parameter(torch.zeros(2))
+    scale = torch.zeros(())
+    values = {"a.x": torch.ones(2), "a.y": torch.ones(3), "a.w": torch.ones(2), "scale": 2 * one}
+    set_tensors(net, values, {"scale": scale})
+    assert net["a"].x is net["b"].x is tied and tied.tolist() == [1, 1]
+    assert net["a"].y.tolist() == [1, 1, 1] and net["a"].y is not values["a.y"]
+    assert net["b"].z is None and net["a"].w.tolist() == [1, 1] and scale == 2
+    set_tensors(net, {**values, "a.x": torch.ones(5)})  # of another shape
+    assert net["a"].x.shape == (5,) and net["a"].x is net["b"].x

@@ -21,6 +21,8 @@ from companion.reproduce import cpu_generator
 from companion.train import CheckpointError, EarlyStopping, Trainer
 from companion.train import checkpoint as checkpoint_module
 from companion.train.batches import tensors_of
+from companion.train.checkpoint import Store
+from companion.train.processes import Alone
 from companion.train.runs import _state
 from companion.train.storage import pack
 
@@ -692,6 +694,55 @@ def test_options(tmp_path, monkeypatch, options, kind, message):
     assert not names(tmp_path)
 
 
+def test_a_folder_that_cannot_be_written_is_named_before_the_first_step(tmp_path):
+    (tmp_path / "x").write_text("")
+    with pytest.raises(NotADirectoryError, match="checkpoint: cannot write in .*x/y"):
+        trainer_of(net(), after(0)).fit(loader(), checkpoint=tmp_path / "x" / "y")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_two_runs_do_not_write_in_one_folder(tmp_path):
+    (told, tell), (asked, ask) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            store = Store(tmp_path, 2, Alone(torch.device("cpu")))
+            store.claim()
+            os.write(tell, b"1")
+            os.close(ask)
+            os.read(asked, 1)
+        finally:
+            os._exit(9)  # without letting go: killed
+    os.close(tell)
+    os.read(told, 1)
+    pattern = f"checkpoint: process {child} writes in .*; wait until it has ended"
+    try:
+        with pytest.raises(CheckpointError, match=pattern):
+            fit(tmp_path, after(0))
+    finally:
+        os.close(ask)
+        os.waitpid(child, 0)
+    assert len(fit(tmp_path).history) == 3 and not list(tmp_path.glob(".*"))
+
+
+def test_a_trainer_that_has_trained_cannot_resume_its_own_run(tmp_path):
+    trainer = trainer_of(net(), after(20))
+    with pytest.raises(Broken):
+        trainer.fit(loader(), None, 4, checkpoint=tmp_path)
+    with pytest.raises(CheckpointError, match="this trainer has 3 epochs already.*make a new one"):
+        trainer.fit(loader(), None, 4, checkpoint=tmp_path, resume="auto")
+
+
+def test_what_a_kill_left_is_removed_by_a_run_that_is_finished(tmp_path):
+    fit(tmp_path / "a", every=None)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for old in ("epochs-0001-batches-00000000", ".epochs-0001-batches-00000003.discarded"):
+        shutil.copytree(tmp_path / "b" / "epochs-0002-batches-00000000", tmp_path / "b" / old)
+    (tmp_path / "b" / ".epochs-0009-batches-00000000.partial").mkdir()
+    fit(tmp_path / "b", after(0), every=None)
+    assert names(tmp_path / "b") == names(tmp_path / "a")
+
+
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "x").write_text("")
     with pytest.raises(NotADirectoryError, match="checkpoint: .*x is there, and is no folder"):
@@ -714,3 +765,144 @@ def test_what_cannot_be_saved_is_said_before_the_first_step(tmp_path):
     trainer = Trainer(model, after(0), adam, scheduler=Plain())
     with pytest.raises(TypeError, match="scheduler: .* has no state_dict"):
         trainer.fit(loader(), checkpoint=tmp_path)
+
+
+# ---- what is not the same when it is resumed ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metric": "size", "largest": True},
+        {"metric": "size", "largest": False},
+        {"min_delta": 0.5},
+        {"restore_best": False},
+    ],
+)
+def test_early_stopping_on_other_terms_is_an_error(tmp_path, change):
+    fit(tmp_path, epochs=1, early_stopping=EarlyStopping(2))
+    with pytest.raises(CheckpointError, match="early_stopping: its arguments is .*, there {'metr"):
+        fit(tmp_path, early_stopping=EarlyStopping(2, **change))
+
+
+def test_early_stopping_with_more_patience_goes_on(tmp_path):
+    def run(patience):
+        losses = iter([1.0, 2.0, 3.0, 4.0, 5.0])
+
+        def objective(model, batch):
+            loss, n, _ = mse(model, batch)
+            return (loss if model.training else torch.tensor(next(losses))), n
+
+        stop = EarlyStopping(patience)
+        trainer = trainer_of(net(), objective, early_stopping=stop)
+        trainer.fit(loader(), [next(iter(loader()))], 5, checkpoint=tmp_path, resume="auto")
+        return len(trainer.history), stop.stopped
+
+    assert run(1) == (2, True)
+    assert run(1) == (2, True)
+    assert run(9) == (5, False)
+
+
+def test_settings_that_are_not_those_of_the_checkpoint_are_named(tmp_path):
+    def run(epochs, lr=0.1, size=1, **options):
+        model = net()
+        sgd = torch.optim.SGD(model.parameters(), lr, **options)
+        step = LR.StepLR(sgd, size)
+        trainer = Trainer(model, mse, sgd, scheduler=step)
+        trainer.fit(loader(), None, epochs, checkpoint=tmp_path, resume="auto")
+        return sgd.param_groups[0]
+
+    run(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(2)  # a rate that a scheduler has changed is no other setting
+    pattern = r"settings of the checkpoint are used.*optimizer: lr \(now \[0.5\], there \[0.1\]\)"
+    with pytest.warns(UserWarning, match=pattern) as caught:
+        group = run(3, 0.5)
+    assert "weight_decay" not in str(caught[0].message) and group["lr"] == pytest.approx(1e-4)
+    with pytest.warns(UserWarning, match=r"optimizer: weight_decay \(now \[0.25\], there \[0\]\)"):
+        assert run(4, weight_decay=0.25)["weight_decay"] == 0
+    with pytest.warns(UserWarning, match=r"scheduler: step_size \(now 7, there 1\)"):
+        run(5, size=7)
+
+
+# ---- tensors that are in no state_dict, or come later -------------------------------------------
+
+
+def test_a_parameter_that_only_the_optimizer_has(tmp_path):
+    def run(folder, calls=-1, epochs=3):
+        companion.seed_all(3)
+        model, shift = net(), nn.Parameter(torch.zeros(()))
+
+        def shifted(m, batch):
+            return ((m(batch[0]) + shift - batch[1]) ** 2).mean(), len(batch[0])
+
+        adam = torch.optim.Adam([*model.parameters(), shift], 0.05)
+        trainer = Trainer(model, after(calls, shifted), adam)
+        trainer.fit(loader(), None, epochs, checkpoint=folder, every=2, resume="auto")
+        return everything(trainer), shift.item()
+
+    whole = run(tmp_path / "a")
+    with pytest.raises(Broken):
+        run(tmp_path / "b", 9)
+    assert run(tmp_path / "b") == whole and whole[1] != 0
+
+
+def test_a_group_that_was_added_after_the_trainer_was_made(tmp_path):
+    def run(folder, calls=-1):
+        companion.seed_all(3)
+        model = net()
+        adam = torch.optim.Adam(model[3].parameters(), 0.05)
+        trainer = Trainer(model, after(calls), adam)
+        adam.add_param_group({"params": model[0].parameters(), "lr": 0.01})
+        trainer.fit(loader(), None, 2, checkpoint=folder, every=1, resume="auto")
+        return trainer
+
+    whole = run(tmp_path / "a")
+    with pytest.raises(Broken):
+        run(tmp_path / "b", 8)
+    assert everything(run(tmp_path / "b")) == everything(whole)
+
+
+class Late(nn.Module):
+    """A buffer that is None until a batch, and one that repeats its memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+        self.register_buffer("h", None)
+        self.register_buffer("mask", torch.ones(1, 3).expand(4, 3))
+
+    def forward(self, x):
+        self.h = x.mean(0) if self.h is None else self.h + x.mean(0)
+        return self.net(x + self.h)
+
+
+def test_buffers_that_come_later_or_repeat_their_memory(tmp_path):
+    def run(folder, calls=-1):
+        companion.seed_all(3)
+        trainer = trainer_of(Late(), after(calls), early_stopping=EarlyStopping(9))
+        trainer.fit(loader(), None, 2, checkpoint=folder, every=1, resume="auto")
+        return trainer
+
+    whole = run(tmp_path / "a")
+    with pytest.raises(Broken):
+        run(tmp_path / "b", 8)
+    assert everything(run(tmp_path / "b")) == everything(whole)
+
+
+class Summing(torch.optim.SGD):
+    """Keeps something under a name instead of a parameter."""
+
+    def step(self, closure=None):
+        kept = self.state["all"].setdefault("steps", torch.zeros(()))
+        kept += 1
+        return super().step(closure)
+
+
+def test_an_optimizer_with_a_state_of_no_parameter(tmp_path):
+    whole = fit(tmp_path / "a", optimizer=Summing)
+    with pytest.raises(Broken):
+        fit(tmp_path / "b", after(8), optimizer=Summing)
+    again = fit(tmp_path / "b", optimizer=Summing)
+    assert everything(again) == everything(whole) and again.optimizer.state["all"]["steps"] == 18

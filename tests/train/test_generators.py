@@ -109,3 +109,17 @@ def test_data_and_model_draw_from_streams_of_their_own():
             assert torch.rand(2).tolist() == more
         models.append(rest)
     assert models[0] != models[1]
+
+
+def test_what_is_seen_too_deep_is_found_where_it_is_not():
+    class Holder:
+        def __init__(self, **attributes):
+            self.__dict__.update(attributes)
+
+    noise = Holder(g=cpu_generator(0))
+    deep = Holder(a=Holder(b=Holder(c=Holder(d=noise))))
+    for loader in (
+        Holder(dataset=deep, collate_fn=noise),
+        Holder(collate_fn=noise, dataset=deep),
+    ):
+        assert list(Generators({"train": loader}).held) == ["train.collate_fn.g"]

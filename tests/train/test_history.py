@@ -3,7 +3,9 @@
 import json
 import math
 
+import numpy as np
 import pytest
+import torch
 
 from companion.train import History, Skipped
 
@@ -89,3 +91,11 @@ def test_to_dict_has_no_nan_at_any_depth():
     assert record["train_loss"] == [None, 1.0] and record["valid_loss"] == [None]
     assert record["train_metrics"] == {"a": [None, None]}
     assert math.isnan(history.train_loss[0])  # the history itself stays
+
+
+def test_to_dict_of_numbers_of_every_kind_is_json():
+    history = History(train_loss=[np.float32(0.5), torch.tensor(2.0)], grad_norm=[np.int64(3)])
+    history.train_metrics["a"] = [np.float64("nan")]
+    record = json.loads(json.dumps(history.to_dict(), allow_nan=False))
+    assert record["train_loss"] == [0.5, 2.0] and record["grad_norm"] == [3]
+    assert record["train_metrics"] == {"a": [None]}

@@ -5,6 +5,7 @@ import math
 import random
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -42,6 +43,8 @@ def test_perplexity_is_of_all_tokens():
         ([], [], "weights: expected numbers of tokens"),
         ([1.0], [0], "weights: expected numbers of tokens, some above 0"),
         ([1.0, 1.0], [2, -1], "weights: expected numbers of tokens"),
+        ([1.0], [math.inf], "weights: expected numbers of tokens"),
+        ([1.0], [math.nan], "weights: expected numbers of tokens"),
     ],
 )
 def test_perplexity_of_nothing(losses, weights, message):
@@ -58,12 +61,13 @@ def classes(ignored=True):
     return predicted, target
 
 
-@needs("torchmetrics")
 def test_accuracy():
     predicted, target = classes()
     counts = target != -100
     want = (predicted == target)[counts].double().mean().item()
-    assert metrics.accuracy(predicted, target, ignore=-100) == pytest.approx(want, rel=1e-6)
+    assert metrics.accuracy(predicted, target, ignore=-100) == pytest.approx(want, rel=1e-14)
+    seven = torch.tensor([1] * 7 + [0] * 3)
+    assert metrics.accuracy(seven, torch.ones(10).long()) == 0.7  # no float32
     assert metrics.accuracy(torch.tensor([0]), torch.tensor([0])) == 1
 
 
@@ -84,7 +88,7 @@ def test_f1():
     }
     for average, value in want.items():
         found = metrics.f1(predicted, target, average=average, ignore=-100)
-        assert found == pytest.approx(value, rel=1e-6), average
+        assert found == pytest.approx(value, rel=1e-14), average
     # a class that neither occurs nor is predicted does not count as 0
     assert metrics.f1(torch.tensor([0, 1]), torch.tensor([0, 1]), classes=9) == 1
 
@@ -98,6 +102,7 @@ def test_f1():
         (torch.ones(2).long(), torch.ones(2), TypeError, "target: expected .*"),
         (torch.ones(2).long(), torch.ones(3).long(), ValueError, r"shape of target, \(3,\)"),
         (torch.ones(0).long(), torch.ones(0).long(), ValueError, "nothing in it that counts"),
+        (torch.tensor([1j]), torch.tensor([1]), TypeError, "predicted: .* got torch.complex64"),
         (torch.tensor([-1]), torch.tensor([0]), ValueError, "predicted: expected classes from 0"),
         (torch.tensor([0]), torch.tensor([-1]), ValueError, "target: expected classes from 0 on"),
     ],
@@ -113,6 +118,9 @@ def test_options_of_f1():
         metrics.f1(*classes(False), average="none")
     with pytest.raises(ValueError, match="classes: expected at least 4, for class 3, got 2"):
         metrics.f1(*classes(False), classes=2)
+    for wrong in ("3", 2.5, True):
+        with pytest.raises(TypeError, match="classes: expected an int, got (str|float|bool)"):
+            metrics.f1(*classes(False), classes=wrong)
 
 
 def ngrams(tokens, n):
@@ -193,6 +201,8 @@ def test_error_rates_are_edits_for_right_symbols():
         ([["a"]], ["a"], TypeError, r"hypotheses\[0\]: expected a str, got list"),
         (["a"], [3], TypeError, "references"),
         (["a"], [[]], TypeError, r"references\[0\]: expected a str or several"),
+        (["a"], [None], TypeError, r"references\[0\]: expected a str or several, got None"),
+        (["a"], [[None]], TypeError, r"references\[0\]: expected a str or several"),
     ],
 )
 def test_sentences_without_meaning(measure, hypotheses, references, kind, message):
@@ -209,6 +219,8 @@ def test_sentences_without_meaning(measure, hypotheses, references, kind, messag
         ([["a"]], [["a b"]], ValueError, "references: a symbol is empty or holds white space"),
         ([[""]], [["a"]], ValueError, "hypotheses: a symbol is empty"),
         ([["a"]], [[]], ValueError, "references: there is no symbol in them"),
+        ([[1]], [["a"]], TypeError, "hypotheses: expected symbols that are a str, got int: 1"),
+        ([None], [["a"]], TypeError, "hypotheses: expected sequences of symbols, got the None"),
     ],
 )
 def test_symbols_without_meaning(hypotheses, references, kind, message):
@@ -219,7 +231,6 @@ def test_symbols_without_meaning(hypotheses, references, kind, message):
 @pytest.mark.parametrize(
     "package, call",
     [
-        ("torchmetrics", lambda: metrics.accuracy(*classes(False))),
         ("torchmetrics", lambda: metrics.f1(*classes(False))),
         ("sacrebleu", lambda: metrics.bleu(["a"], ["a"])),
         ("sacrebleu", lambda: metrics.chrf(["a"], ["a"])),
@@ -233,3 +244,40 @@ def test_a_missing_package_is_named(monkeypatch, package, call):
     pattern = rf"this metric needs {package}, .*pip install 'recurrence-companion\[train\]'"
     with pytest.raises(ModuleNotFoundError, match=pattern):
         call()
+
+
+def test_perplexity_of_one_number_of_any_kind():
+    for three in (3, 3.0, np.float32(3), np.array(3.0), torch.tensor(3.0)):
+        assert metrics.perplexity(three) == pytest.approx(math.exp(3), rel=1e-14)
+    for wrong in ("ab", ["a"], None, [None, 1.0]):
+        with pytest.raises(TypeError, match="losses: expected a sequence of numbers"):
+            metrics.perplexity(wrong, [1, 1])
+    with pytest.raises(TypeError, match="weights: expected a sequence of numbers"):
+        metrics.perplexity([1.0, 2.0], "11")
+
+
+def test_perplexity_overflows_to_infinity_only_where_it_is_that_large():
+    assert metrics.perplexity([1e308, 1e308], [1, 1]) == math.inf
+    assert metrics.perplexity([1.0, 1.0], [1e308, 1e308]) == pytest.approx(math.e, rel=1e-14)
+
+
+def test_an_ignored_class_is_that_number_in_every_dtype():
+    target = torch.tensor([156, 1], dtype=torch.uint8)  # 156 is -100, 8 bits of it
+    assert metrics.accuracy(target.clone(), target, ignore=-100) == 1
+    assert metrics.accuracy(torch.tensor([0, 1]), target, ignore=-100) == 0.5
+
+
+@needs("sacrebleu")
+def test_options_and_bounds_of_sacrebleu():
+    same = ["a b c d e", "x y z w v"]
+    assert metrics.bleu(same, same) == metrics.chrf(same, same) == 100  # not a rounding more
+    with pytest.raises(ValueError, match="tokenize: expected one of .*13a.*, got 'nope'"):
+        metrics.bleu(same, same, tokenize="nope")
+    for wrong in (-1, "2", True):
+        with pytest.raises(ValueError, match="words: expected an int >= 0, got"):
+            metrics.chrf(same, same, words=wrong)
+
+
+def test_a_word_error_rate_has_one_reference():
+    with pytest.raises(TypeError, match=r"references\[0\]: expected a str, got list"):
+        metrics.word_error_rate(["a b"], [["a b", "a c"]])

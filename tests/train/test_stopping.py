@@ -100,6 +100,12 @@ def test_without_validation_the_training_counts():
         ([1], {"min_delta": -1}, ValueError, "min_delta: expected at least 0, got -1"),
         ([1], {"min_delta": math.nan}, ValueError, "min_delta: expected a finite number"),
         ([1], {"min_delta": "a"}, TypeError, "min_delta: expected a number, got str"),
+        ([1], {"min_delta": None}, TypeError, "min_delta: expected a number, got NoneType"),
+        ([1], {"min_delta": True}, TypeError, "min_delta: expected a number, got bool"),
+        ([1], {"metric": 3, "largest": True}, TypeError, "metric: expected a str, got int"),
+        ([1], {"largest": "no"}, TypeError, "largest: expected True or False, got 'no'"),
+        ([1], {"restore_best": "no"}, TypeError, "restore_best: expected True or False"),
+        ([1], {"restore_best": None}, TypeError, "restore_best: expected True or False"),
         ([1], {"metric": "f1"}, ValueError, "largest: expected True .*'f1'"),
     ],
 )
@@ -114,3 +120,58 @@ def test_a_metric_that_is_not_there_is_named():
         scripted([1.0], {"early_stopping": stop}).fit([1], [1])
     with pytest.raises(TypeError, match="early_stopping must be .* got int: 3"):
         scripted([1.0], {"early_stopping": 3})
+
+
+def test_what_the_optimizer_holds_beside_the_model_comes_back_too():
+    model, scale = nn.Linear(1, 1), nn.Parameter(torch.zeros(()))
+    seen = []
+
+    def objective(m, x):
+        if not m.training:
+            seen.append((m.weight.item(), scale.item()))
+            return torch.tensor([1.0, 3.0, 2.0][len(seen) - 1]), 1
+        return (m(x) + scale).mean(), 1
+
+    sgd = torch.optim.SGD([*model.parameters(), scale], 0.5)
+    trainer = Trainer(model, objective, sgd, early_stopping=EarlyStopping(9))
+    trainer.fit([torch.ones(2, 1)], [1], epochs=3)
+    assert (model.weight.item(), scale.item()) == seen[0] and scale == -0.5  # of the first epoch
+
+
+class Late(nn.Linear):
+    """Its buffer is None until a batch."""
+
+    def __init__(self):
+        super().__init__(1, 1)
+        self.register_buffer("h", None)
+        self.register_buffer("mask", torch.ones(1, 3).expand(4, 3))
+
+    def forward(self, x):
+        if self.training:
+            self.h = x.mean(0) if self.h is None else self.h + x.mean(0)
+        return super().forward(x)
+
+
+def test_buffers_that_come_later_or_repeat_their_memory():
+    model, stop = Late(), EarlyStopping(2)
+    stop.update(1, {"loss": 1.0}, model)
+    model(torch.ones(4, 1))
+    stop.update(2, {"loss": 2.0}, model)
+    stop.restore(model)
+    assert model.h is None and torch.equal(model.mask, torch.ones(4, 3))
+    model(torch.ones(4, 1))
+    stop.update(3, {"loss": 0.5}, model)
+    model(torch.ones(4, 1))
+    stop.restore(model)
+    assert model.h.tolist() == [1.0]
+
+
+def test_patience_may_change_when_a_run_is_resumed():
+    stop, net = EarlyStopping(2), nn.Linear(1, 1)
+    for epoch, loss in enumerate([1.0, 2.0, 3.0], 1):
+        stop.update(epoch, {"loss": loss}, net)
+    assert stop.stopped
+    for patience, stopped in ((1, True), (2, True), (3, False)):
+        other = EarlyStopping(patience)
+        other.load_state_dict(stop.state_dict())
+        assert other.stopped is stopped and other.waited == 2

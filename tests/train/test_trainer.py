@@ -3,6 +3,7 @@
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -244,6 +245,9 @@ def test_an_epoch_of_bad_steps_leaves_nan_in_every_column():
     assert history.best() and history.best("one", largest=True) == (1, 1.0)
 
 
+meta = torch.zeros((), device="meta")
+
+
 @pytest.mark.parametrize(
     "returned, kind, message",
     [
@@ -261,6 +265,12 @@ def test_an_epoch_of_bad_steps_leaves_nan_in_every_column():
         (lambda loss: (loss, torch.tensor(math.inf)), ValueError, "weight must be"),
         (lambda loss: (loss, torch.ones(2)), TypeError, r"weight must be a number, got shape"),
         (lambda loss: (loss, None), TypeError, "weight must be a number"),
+        (lambda loss: (loss, "8"), TypeError, "weight must be a number, got '8'"),
+        (lambda loss: (loss, 1j), TypeError, "weight must be a number, got 1j"),
+        (lambda loss: (loss, 10**400), ValueError, "weight is beyond the largest float"),
+        (lambda loss: (loss, 1, {"a": "0.5"}), TypeError, "metric 'a' must be a number"),
+        (lambda loss: (loss, 1, {"a": 10**400}), ValueError, "metric 'a' is beyond the largest"),
+        (lambda loss: (loss, 1, {"a": meta}), TypeError, "metric 'a' must be a number"),
         (lambda loss: (loss, 1, [0.5]), TypeError, "metrics must be a dict"),
         (lambda loss: (loss, 1, {"a": torch.ones(2)}), TypeError, "metric 'a' must be a number"),
         (lambda loss: (loss, 1, {"a": "x"}), TypeError, "metric 'a' must be a number"),
@@ -323,6 +333,11 @@ def test_a_generator_will_do_for_one_epoch_and_none_for_none():
     assert len(Trainer(model, mse, sgd(model)).fit(b for b in data())) == 1
 
 
+def elsewhere():
+    """A scheduler of another optimizer."""
+    return torch.optim.lr_scheduler.StepLR(sgd(linear()), 1)
+
+
 @pytest.mark.parametrize(
     "options, kind, message",
     [
@@ -343,7 +358,14 @@ def test_a_generator_will_do_for_one_epoch_and_none_for_none():
         ({"max_bad_steps": 0}, ValueError, "max_bad_steps must be"),
         ({"max_bad_steps": 1.5}, TypeError, "max_bad_steps must be"),
         ({"max_bad_steps": True}, TypeError, "max_bad_steps must be"),
-        ({"device": "nowhere"}, RuntimeError, "nowhere"),
+        ({"device": "nowhere"}, ValueError, "device must be a .* got 'nowhere'"),
+        ({"device": 3.5}, TypeError, "device must be a .* got float: 3.5"),
+        ({"device": "meta"}, ValueError, "device: tensors on meta hold no values"),
+        ({"device": "cuda:99"}, ValueError, "device: cuda:99 is not here; torch finds"),
+        ({"precision": np.array([1, 2])}, ValueError, "precision must be"),
+        ({"progress": np.array([1, 2])}, TypeError, "progress must be a bool or None"),
+        ({"scheduler": elsewhere()}, ValueError, "^scheduler sets the learning rate of another"),
+        ({"step_scheduler": elsewhere()}, ValueError, "^step_scheduler sets the learning rate of"),
     ],
 )
 def test_options(options, kind, message):
@@ -621,3 +643,83 @@ def test_sparse_gradients_cannot_be_clipped():
     with pytest.raises(TypeError, match="^clip_norm: the gradient of weight is sparse"):
         trainer.fit([torch.tensor([1, 3])])
     assert torch.equal(weights(model), before)
+
+
+def test_integers_of_numpy_will_do():
+    model = linear()
+    assert len(Trainer(model, mse, sgd(model)).fit(data(), epochs=np.int64(2))) == 2
+
+
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_fit_where_gradients_are_off(off):
+    model = linear()
+    trainer = Trainer(model, mse, sgd(model))
+    with off(), pytest.raises(RuntimeError, match="^fit: gradients are switched off here"):
+        trainer.fit(data())
+    assert len(trainer.fit(data())) == 1
+
+
+def test_an_objective_that_trains_another_model_is_named():
+    model, other = linear(), linear()
+    before = weights(model)
+    trainer = Trainer(model, lambda m, batch: mse(other, batch), sgd(model))
+    with pytest.raises(
+        ValueError, match="^objective: .* for no parameter that the optimizer holds"
+    ):
+        trainer.fit(data())
+    assert torch.equal(weights(model), before)
+
+
+def two_layers():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1)).double()
+
+
+def test_a_group_that_is_added_later_is_clipped():
+    """Against a trainer whose optimizer has both groups from the start."""
+    model, twin = two_layers(), two_layers()
+    optimizer = torch.optim.SGD(model[1].parameters(), lr=0.1)
+    trainer = Trainer(model, mse, optimizer, clip_norm=0.1)
+    optimizer.add_param_group({"params": model[0].parameters()})
+    history = trainer.fit(data())
+    both = torch.optim.SGD([*twin[1].parameters(), *twin[0].parameters()], lr=0.1)
+    expected = Trainer(twin, mse, both, clip_norm=0.1).fit(data())
+    assert torch.equal(weights(model), weights(twin)) and history.grad_norm == expected.grad_norm
+
+
+def test_a_group_that_is_added_within_an_epoch_is_looked_at():
+    model, calls = two_layers(), iter(range(9))
+    optimizer = torch.optim.SGD(model[1].parameters(), lr=0.1)
+
+    def objective(model, batch):
+        x, y = batch
+        if next(calls) == 1:
+            optimizer.add_param_group({"params": model[0].parameters()})
+            x = Spoiled.apply(model[0](x), math.nan)
+            return nn.functional.mse_loss(model[1](x), y), len(x)
+        return mse(model, batch)
+
+    trainer = Trainer(model, objective, optimizer)
+    history = trainer.fit(data())
+    assert [s.reason for s in history.skipped] == ["gradient of 0.weight is not finite"]
+    assert weights(model).isfinite().all() and len(history.grad_norm) == 2
+
+
+@pytest.mark.parametrize("make", [lambda: None, lambda: torch.ones(1, 3).expand(4, 3)])
+def test_a_skipped_batch_leaves_buffers_of_every_kind(make):
+    class Late(nn.Linear):
+        def __init__(self):
+            super().__init__(3, 1)
+            self.register_buffer("h", make())
+
+        def forward(self, x):
+            self.h = x.mean() if self.h is None else self.h + x.mean()
+            return super().forward(x)
+
+    good, bad = torch.ones(2, 3), torch.full((2, 3), math.nan)
+    ends = []
+    for batches in ([bad, good, bad, good], [good, good]):
+        model = Late()
+        Trainer(model, lambda m, x: (m(x).mean(), 1), sgd(model)).fit(batches)
+        ends.append(model.h)
+    assert torch.equal(*ends) and ends[0].isfinite().all()

@@ -6,6 +6,7 @@ import copy
 import math
 from collections import OrderedDict, UserDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
@@ -75,6 +76,8 @@ class Plain:
         (lambda t: Plain(h=t), "Plain"),
         (lambda t: SimpleNamespace(h=[{"a": t}]), "SimpleNamespace"),
         (lambda t: ({"a": [deque([(t,)])]}, t), "deque"),
+        (lambda t: partial(print, t), "partial"),
+        (lambda t: partial(print, sep=[t]), "partial"),
     ],
 )
 def test_a_container_that_would_keep_its_history_is_an_error(make, name):
@@ -141,6 +144,24 @@ def test_bad_arguments_are_named():
             truncated_gradient(rnn, x, loss, k)
     with pytest.raises(ValueError, match=r"x: expected \(B, T, D\)"):
         truncated_gradient(rnn, x[0], loss, 2)
+    packed = nn.utils.rnn.pack_padded_sequence(x, [7, 5], batch_first=True)
+    with pytest.raises(TypeError, match=r"x: expected a tensor .* got PackedSequence"):
+        truncated_gradient(rnn, packed, loss, 2)
+    with pytest.raises(TypeError, match=r"layer: expected a torch.nn.Module, got function"):
+        truncated_gradient(lambda x, s: (x, s), x, loss, 2)
+    for wrong in (None, 1.0):
+        with pytest.raises(TypeError, match="loss: expected it to give a tensor, got"):
+            truncated_gradient(rnn, x, lambda y, t, wrong=wrong: wrong, 2)
+    with pytest.raises(ValueError, match=r"loss: expected a scalar, got shape \(2, 2\)"):
+        truncated_gradient(rnn, x, lambda y, t: y.sum(2), 2)
+
+
+def test_two_directions_cannot_be_cut():
+    """Backwards, a state would go to the chunk before."""
+    for kind in (companion.RNN, nn.RNN):
+        layer = kind(3, 4, batch_first=True, bidirectional=True)
+        with pytest.raises(ValueError, match="^layer: expected one direction"):
+            truncated_gradient(layer, torch.ones(2, 7, 3), lambda y, t: y.sum(), 3)
 
 
 def test_a_layer_that_is_not_batch_first_is_an_error():
@@ -389,3 +410,19 @@ def test_no_state_outlives_its_epoch():
     with pytest.raises(TypeError):
         trainer.fit([(1, torch.ones(3)), (None, None)])
     assert trainer._state is None
+
+
+def test_an_iterator_cannot_be_looked_into():
+    for make in (iter, lambda ts: (t for t in ts), lambda ts: map(id, ts)):
+        state = make([history()])
+        with pytest.raises(
+            TypeError, match="^state: cannot look for tensors in a .*; give a list"
+        ):
+            detached({"h": state})
+
+
+def test_a_list_in_itself_is_named():
+    state = [history()]
+    state.append(state)
+    with pytest.raises(ValueError, match="^state: expected one that ends, got a list"):
+        detached(state)

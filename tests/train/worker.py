@@ -149,6 +149,11 @@ def normed(folder):
     """Statistics of batches, which each process has its own of."""
     torch.manual_seed(RANK)
     model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 4)).double()
+    for name in ("uint16", "float8_e5m2", "bool", "complex64"):
+        buffer = torch.full((2,), float(RANK)).to(getattr(torch, name))
+        model.register_buffer(name, buffer)
+    model.register_buffer("repeated", torch.full((1, 2), float(RANK)).expand(3, 2))
+    model.register_buffer("empty", torch.zeros(0))
 
     def objective(model, batch):
         return model(batch[0][:, 0]).square().mean(), len(batch[0])
@@ -178,7 +183,8 @@ def report(trainer, path):
     history["skipped"] = [tuple(entry) for entry in trainer.history.skipped]
     weights = [t.detach().clone() for t in tensors_of(trainer.model).values()]
     value = {"history": history, "weights": weights, "world": trainer.processes.world}
-    value["everywhere"] = trainer.processes.gather((history, weights))
+    data = [t.reshape(-1).view(torch.uint8) for t in weights]  # torch pickles no uint16
+    value["everywhere"] = trainer.processes.gather((history, data))
     if RANK == 0:
         write(path, value)
 
