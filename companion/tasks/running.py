@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -27,9 +28,15 @@ class Reporting(EarlyStopping):
     history: History
     say: Say
 
-    def update(self, epoch: int, values: Mapping[str, float], model: torch.nn.Module) -> None:
+    def update(
+        self,
+        epoch: int,
+        values: Mapping[str, float],
+        model: torch.nn.Module,
+        others: Mapping[str, torch.Tensor] = MappingProxyType({}),
+    ) -> None:
         """Take in what an epoch measured, and say it."""
-        super().update(epoch, values, model)
+        super().update(epoch, values, model, others)
         named = {"valid": values["loss"], **values} if self.history.valid_loss else {}
         named = {name: value for name, value in named.items() if name != "loss"}
         numbers = "".join(f"  {name} {value:.4f}" for name, value in named.items())
