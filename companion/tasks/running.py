@@ -15,6 +15,7 @@ from companion.tasks.folder import RunFolder, task_named
 from companion.tasks.settings import SettingsError, from_json, to_json
 from companion.tasks.task import Parts, Task
 from companion.train import EarlyStopping, History, Trainer, load_weights, read_config, save_model
+from companion.train.model_files import fitting
 from companion.train.processes import processes
 
 __all__ = ["default_folder", "evaluate", "load", "resume", "train"]
@@ -164,7 +165,7 @@ def load(path: str | Path, device: torch.device | str | None = None) -> Task:
     known = from_json(kind.Known, config["known"], str(path))
     try:
         # without memory first: sizes that the weights do not have are found before they cost
-        load_weights(kind(settings, known, "meta").model, path)
+        fitting(kind(settings, known, "meta").model, path)
         task = kind(settings, known)
         load_weights(task.model, path)
     except SettingsError as error:

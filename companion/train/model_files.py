@@ -135,6 +135,24 @@ def load_weights(model: nn.Module, path: str | Path) -> dict[str, Any]:
         Traceback (most recent call last):
         companion.train.checkpoint.CheckpointError: ... weight has shape (1, 2), the model's...
     """
+    here, tensors, config = fitting(model, path)
+    for name, tensor in here.items():
+        if tensor.is_meta:
+            raise ValueError(
+                f"model: {name} is on the meta device, there is no memory for its values"
+            )
+    for name, tensor in here.items():
+        give(tensor, tensors[name])
+    return config
+
+
+def fitting(
+    model: nn.Module, path: str | Path
+) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+    """A model's tensors, those of a file that fit them, and its configuration; raise if none fit.
+
+    The model may be on ``meta``: a file that does not fit is found before it costs memory.
+    """
     where = _checked(model, path)
     about, tensors = _read(where)
     if _digest(tensors) != about["sha256"]:
@@ -153,9 +171,8 @@ def load_weights(model: nn.Module, path: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{where}: its header does not fit its weights: {error}") from error
     for name, tensor in here.items():
         new = tensors[name]
-        if nn.parameter.is_lazy(tensor) or tensor.is_meta:
-            why = "is on the meta device" if tensor.is_meta else "has no shape yet"
-            raise ValueError(f"model: {name} {why}, there is no memory for its values")
+        if nn.parameter.is_lazy(tensor):
+            raise ValueError(f"model: {name} has no shape yet, there is no memory for its values")
         if tensor.shape != new.shape:
             raise CheckpointError(
                 f"{where} is of another model: {name} has shape {tuple(new.shape)}, "
@@ -166,10 +183,8 @@ def load_weights(model: nn.Module, path: str | Path) -> dict[str, Any]:
                 f"{where} is of another model: {name} is of {new.dtype}, which the model's "
                 f"{tensor.dtype} cannot hold"
             )
-    for name, tensor in here.items():
-        give(tensor, tensors[name])
     config: dict[str, Any] = about["config"]
-    return config
+    return here, tensors, config
 
 
 def _kept(model: nn.Module) -> dict[str, Tensor]:
