@@ -154,7 +154,8 @@ def test_a_hostile_model_or_configuration(run, trained, tmp_path):
         ({**good, "known": []}, "expected an object, got list"),
     ):
         path = tmp_path / "model.safetensors"
-        save_file(tensors, path, {"about": json.dumps({**about, "config": config})})
+        unsealed = {k: v for k, v in about.items() if k != "about_sha256"}
+        save_file(tensors, path, {"about": json.dumps({**unsealed, "config": config})})
         status, _, err = run("predict", path, stdin="a\n")
         assert status == 1 and message in err, (message, err)
     path.write_bytes(b"\x80\x04pickle")
