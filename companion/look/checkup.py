@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -50,7 +51,9 @@ def checkup(
         the findings, none if all is well.
 
     Raises:
-        ValueError: with ``causal``, if there are no scores for each step of the input.
+        ValueError: if the batch has no row or no target, or no parameter can learn, or the
+            objective does not return (loss, weight, ...), or the model cannot be copied; with
+            ``causal``, if there are no scores for each step of the input.
 
     Example:
         >>> from companion.models import TextClassifier, classification_objective
@@ -60,12 +63,20 @@ def checkup(
         nothing found; looked at: gradients, a few rows learned by heart, a row alone, loss at \
 the start
     """
+    if chance is not None and not math.isfinite(chance):
+        raise ValueError(f"chance: expected a finite number, got {chance!r}")
+    if rows_of(batch) == 0:
+        raise ValueError("batch: expected at least one row, got none")
     patient = Patient(model, objective, [batch], stateful)
     looked = ["gradients", "a few rows learned by heart", "a row alone"]
     found: list[Finding] = []
     seen = patient.vitals(batch)
-    if seen.unreached:
-        evidence: dict[str, float | str] = {"parameters without one": ", ".join(seen.unreached)}
+    fault = None if math.isfinite(seen.loss) else patient.fault(batch)
+    if seen.weight == 0 or (fault is not None and fault[0] == "batch without a target"):
+        raise ValueError("batch: expected one with a target, got one in which nothing counts")
+    # behind an output layer of zeros the gradient is 0 until its first step, and no longer
+    if unreached := patient.asleep(batch, seen.unreached) if seen.unreached else []:
+        evidence: dict[str, float | str] = {"parameters without one": ", ".join(unreached)}
         found.append(finding("unready", "gradient is cut", evidence))
     before, after = patient.learns(batch)
     if not after < MEMORIZED * before:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from companion.look.patient import LEARN_RATE, MEMORIZED, Objective, Patient, Vi
 from companion.look.remedies import finding
 from companion.look.report import Finding, Report
 from companion.look.symptoms import constant, long_dependency, memory_full, slow_steps
+from companion.look.vitals import rows_of
 
 if TYPE_CHECKING:
     from companion.train.history import History
@@ -26,6 +27,7 @@ EXPLODED = 100.0  # gradient norms of a healthy run spread over a factor of ten 
 LEARNED = 0.05  # of the chance level: a network that learns is soon further below it
 SOME = 0.8  # of the chance level: a bad beginning is forgiven to a run that has come below it
 RISEN = 0.1  # of the loss at the start: more than a restless epoch
+RESTLESS = 2.0  # times a rise from which the loss has come back
 OVERFITTED = 0.05  # relative rise of the validation loss above its best
 STILL_FALLING = 0.02  # of the loss at the start, within the last third of the epochs
 BATCHES = 8  # enough to see whether all predictions are one
@@ -51,7 +53,8 @@ def doctor(
     From the history alone: a loss that is not finite, a training loss that rises, a validation
     loss that rises while training goes on. With ``chance``: that nothing was learned. With model,
     objective and batches: why. What cannot be seen is not guessed at; the report names what was
-    looked at.
+    looked at. Whether padding is read is looked at only where one class has all but a hundredth
+    of the predictions: a network that remembers may read it and do well enough to hide it.
 
     Args:
         history: of the run; None: only the model is looked at.
@@ -71,7 +74,9 @@ def doctor(
 
     Raises:
         ValueError: if nothing is given, or only some of model, objective and batches, or what
-            needs them without them, or there is no batch.
+            needs them without them, or there is no batch, or they can be read only once; if a
+            number makes no sense, no parameter can learn, the objective does not return
+            (loss, weight, ...), or the model cannot be copied.
 
     Example:
         >>> from companion.train import History
@@ -84,6 +89,7 @@ training now 0.1
         >>> doctor(History(train_loss=[1.0, 0.6, 0.5], valid_loss=[0.9, 0.6, 0.6]))
         nothing found; looked at: losses of 3 epochs
     """
+    _check_numbers(lag, memory, chance=chance, baseline=baseline)
     patient = _patient(history, model, objective, batches, stateful)
     for name, wish in {"lag": lag, "slow": slow or None, "memory": memory}.items():
         if wish is not None and patient is None:
@@ -99,6 +105,8 @@ training now 0.1
     few = list(islice(patient.batches, BATCHES))
     if not few:
         raise ValueError("batches: expected at least one batch, got none")
+    if any(rows_of(batch) == 0 for batch in few):
+        raise ValueError("batches: expected at least one row in each, got a batch of none")
     seen = [patient.vitals(batch) for batch in few]
     looked.append(f"scores and gradients on {len(few)} batch{'es' if len(few) > 1 else ''}")
     found = []
@@ -107,7 +115,8 @@ training now 0.1
         # what has learned its task remembers enough, whatever its Jacobians say
         able = history is not None and chance is not None and _learned(history, chance)
         found += [] if able else long_dependency(seen[0], lag)
-    same = constant(seen)
+    known_loss = history is not None and chance is not None  # else it may be of any kind
+    same = constant(seen, _lowest(history) if known_loss else math.inf)  # type: ignore[arg-type]
     known = [f for f in same if f.cause != "one class wins everywhere"]
     found = found or known
     found = found or _flat(history, chance, baseline, lambda: _why(patient, few[0], seen))
@@ -122,7 +131,21 @@ training now 0.1
     return Report(tuple(found), tuple(looked))
 
 
+def _check_numbers(lag: Any, memory: Any, **losses: Any) -> None:
+    for name, value in {"lag": lag, "memory": memory}.items():
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if value is not None and not (whole and value > 0):
+            raise ValueError(f"{name}: expected a whole number above 0, got {value!r}")
+    for name, value in losses.items():
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"{name}: expected a finite number, got {value!r}")
+
+
 def _patient(history: Any, model: Any, objective: Any, batches: Any, stateful: bool) -> Any:
+    if history is not None and not hasattr(history, "train_loss"):
+        raise ValueError(f"history: expected a History, got a {type(history).__name__}")
+    if isinstance(batches, Iterator):  # they are read more than once
+        raise ValueError(f"batches: expected a list or a loader, got a {type(batches).__name__}")
     parts = {"model": model, "objective": objective, "batches": batches}
     missing = [name for name, part in parts.items() if part is None]
     if len(missing) not in (0, 3) or (missing and history is None):
@@ -140,8 +163,11 @@ def _start(history: History, chance: float | None) -> float:
 
 
 def _learned(history: History, chance: float) -> bool:
-    best = min((v for v in history.train_loss if math.isfinite(v)), default=math.inf)
-    return best < chance - LEARNED * abs(chance)
+    return _lowest(history) < chance - LEARNED * abs(chance)
+
+
+def _lowest(history: History) -> float:
+    return min((v for v in history.train_loss if math.isfinite(v)), default=math.inf)
 
 
 def _not_finite(history: History, patient: Patient | None, chance: Any) -> list[Finding]:
@@ -167,6 +193,8 @@ def _not_finite(history: History, patient: Patient | None, chance: Any) -> list[
         evidence["batches"] = ", ".join(map(str, numbers[:5])) + (" …" if numbers[5:] else "")
         evidence |= {"where": where} if where else {}
         return [finding("not finite", cause, evidence)]
+    if not bad and math.isfinite(history.train_loss[-1]):
+        return []  # an epoch without a loss that left no trace: the weights are well
     if risen := _rises(history, chance):
         return [finding("not finite", risen[0].cause, {**evidence, **risen[0].evidence})]
     return [finding("not finite", "unknown", evidence)]
@@ -187,14 +215,26 @@ def _rises(history: History, chance: float | None) -> list[Finding]:
     losses = [v for v in history.train_loss if math.isfinite(v)]
     if len(losses) < FEW_EPOCHS:
         return []
-    lowest, now, rise = min(losses), losses[-1], RISEN * _start(history, chance)
+    start = _start(history, chance)
+    lowest, now, rise = min(losses), losses[-1], RISEN * start
     above = chance is not None and max(losses[0], now) > chance + rise
-    if now < lowest + rise and not (above and now > SOME * chance):  # type: ignore[operator]
+    settled = now < start / 2 and math.isfinite(history.train_loss[-1])
+    noise = settled and _restless(losses, rise)
+    if (now < lowest + rise or noise) and not (above and now > SOME * chance):  # type: ignore[operator]
         return []
     evidence: Evidence = {"training loss, first": losses[0], "lowest": lowest, "now": now}
     evidence |= {} if chance is None else {"by chance": chance}
     evidence |= {"learning rate": history.learning_rate[-1]} if history.learning_rate else {}
     return [finding("rises", "rate too high", evidence)]
+
+
+def _restless(losses: Sequence[float], rise: float) -> bool:
+    """Whether the last rise is of one epoch, or much like one from which the loss came back."""
+    excess = [loss - min(losses[: e + 1]) for e, loss in enumerate(losses)]
+    if excess[-2] < rise:
+        return True
+    back = max(e for e, above in enumerate(excess) if above < rise)  # the first one's is 0
+    return excess[-1] < RESTLESS * max(excess[: back + 1])
 
 
 def _flat(

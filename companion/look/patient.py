@@ -22,6 +22,7 @@ Objective = Callable[..., tuple[Any, ...]]
 # a few rows and steps: a network that can learn at all takes little time to know them by heart
 LEARN_STEPS, LEARN_ROWS, LEARN_RATE = 100, 8, 1e-2
 HUGE = 1e10  # no score of a healthy network; its square is still a number
+WAKE_STEPS = 2  # after so many a layer that begins with zeros lets the gradient through
 MEMORIZED = 0.7  # what is left of the loss; that of the best constant answer is mostly above
 
 
@@ -31,6 +32,7 @@ class Vitals:
 
     Attributes:
         loss: mean loss.
+        weight: what the objective says that it counts for; 0: not at all.
         scores: what the model returned, the first floating-point tensor of it.
         target: of the batch: what the scores are compared with, where it could be told.
         unreached: parameters that got no gradient, or one that is 0 throughout.
@@ -41,6 +43,7 @@ class Vitals:
     """
 
     loss: float
+    weight: float
     scores: Tensor | None
     target: Tensor | None
     unreached: list[str]
@@ -72,6 +75,10 @@ class Patient:
         objective: as that of :class:`companion.train.Trainer`.
         batches: to be read several times.
         stateful: whether the objective takes a state; it is given None.
+
+    Raises:
+        ValueError: if no parameter of the model can learn; later, if the objective does not return
+            a tuple of loss and weight, or a copy that is to learn cannot be made.
     """
 
     model: nn.Module
@@ -79,18 +86,26 @@ class Patient:
     batches: Iterable[Any]
     stateful: bool = False
 
+    def __post_init__(self) -> None:
+        if not any(p.requires_grad for p in self.model.parameters()):
+            raise ValueError("model: expected a parameter with requires_grad, got none")
+
     def measure(self, batch: Any, model: nn.Module | None = None) -> tuple[Any, ...]:
         """What the objective returns for a batch, of this model or another."""
         model = self.model if model is None else model
         given = (on_device(model, batch), *([None] if self.stateful else []))
-        return self.objective(model, *given)
+        measured = self.objective(model, *given)
+        if not isinstance(measured, tuple) or len(measured) < 2:
+            got = type(measured).__name__
+            raise ValueError(f"objective: expected a tuple (loss, weight, ...), got a {got}")
+        return measured
 
     def vitals(self, batch: Any) -> Vitals:
         """Run one batch forwards and backwards; no ``grad`` is set or changed."""
         named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         with undisturbed(self.model, training=True), torch.enable_grad():
             with _watched(self.model) as seen:
-                loss = self.measure(batch)[0]
+                loss, weight, *_ = self.measure(batch)
             wanted = [*named.values(), *([] if seen.x is None else [seen.x])]
             grads: Sequence[Tensor | None] = [None] * len(wanted)
             if loss.requires_grad:  # else nothing is reached
@@ -98,6 +113,7 @@ class Patient:
         reached = dict(zip(named, grads, strict=False))
         found = Vitals(
             loss=loss.item(),
+            weight=float(weight),
             scores=None if seen.scores is None else seen.scores.detach(),
             target=target_of(seen.scores, on_device(self.model, batch)),
             unreached=[n for n, g in reached.items() if g is None or not _dense(g).any()],
@@ -154,12 +170,31 @@ class Patient:
 
     def learns(self, batch: Any) -> tuple[float, float]:
         """Loss on a few rows of a batch before and after some steps on them, taken by a copy."""
+        losses = self._practice(self._copy(), batch, LEARN_STEPS)
+        return losses[0], min(losses)
+
+    def asleep(self, batch: Any, names: Sequence[str]) -> list[str]:
+        """Those of the parameters without a gradient to which none comes after a few steps."""
+        pupil = self._copy()
+        self._practice(pupil, batch, WAKE_STEPS)
+        after = Patient(pupil, self.objective, [batch], self.stateful).vitals(batch).unreached
+        return [name for name in names if name in after]
+
+    def _copy(self) -> nn.Module:
+        try:
+            return copy.deepcopy(self.model)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(
+                "model: expected one that copy.deepcopy can copy (a copy learns a few rows); a "
+                f"tensor that it keeps of a forward pass must be detached; got: {error}"
+            ) from error
+
+    def _practice(self, pupil: nn.Module, batch: Any, steps: int) -> list[float]:
         batch = cut_rows(batch, LEARN_ROWS)
-        pupil = copy.deepcopy(self.model)
+        losses = []
         with undisturbed(pupil, training=True), torch.enable_grad():
             adam = torch.optim.Adam(pupil.parameters(), lr=LEARN_RATE)
-            losses = []
-            for _ in range(LEARN_STEPS):
+            for _ in range(steps):
                 loss = self.measure(batch, pupil)[0]
                 losses.append(loss.item())
                 if not loss.requires_grad or not math.isfinite(losses[-1]):
@@ -168,7 +203,7 @@ class Patient:
                 loss.backward()
                 nn.utils.clip_grad_norm_(pupil.parameters(), 1.0)
                 adam.step()
-        return losses[0], min(losses)
+        return losses
 
 
 def is_sequence_layer(module: nn.Module) -> bool:

@@ -21,11 +21,13 @@ __all__ = ["constant", "long_dependency", "memory_full", "slow_steps"]
 Evidence = dict[str, float | str]
 
 ONE_CLASS = 0.99  # share of one class among the predictions
+LEARNED = 0.95  # of the loss of somebody who knows the shares of the classes and no more
 MAJORITY = 0.6  # a class so frequent that to name it always is a tempting answer
 SATURATED, MOST = 0.95, 0.9  # |tanh| at which its slope is below 0.1; and of so many outputs
 SAME = 1e-2  # spread of the scores between rows, for each unit of their spread within one
 PADDING = 0.5  # share of steps at the end that hold one and the same vector
-VANISHED = 1e-3  # what a perturbation leaves behind: below it, Adam's noise is larger
+TOLD = 0.8  # of the rows in other classes than the largest: whoever errs in fewer tells them apart
+VANISHED = 1e-3  # what a perturbation leaves behind; a round number, not a measured one
 REACH = 1e-2  # the effective memory ends where a hundredth is left
 WAITING = 0.5  # share of a step's time spent on fetching its batch
 DENORMAL, COSTLY = 0.01, 1.25  # share of the numbers, and what they add to the time
@@ -33,8 +35,12 @@ LOOP, LOOP_STEPS = 4, 16  # operations for each step of time, over so many steps
 WIDER, HARDLY = 4, 2.0  # so many times the rows, and less than so many times the time
 
 
-def constant(seen: Sequence[Vitals]) -> list[Finding]:
-    """One class for everything, though there are several to be told apart."""
+def constant(seen: Sequence[Vitals], lowest: float = math.inf) -> list[Finding]:
+    """One class for everything, though there are several to be told apart.
+
+    Where most rows are of that class, a network may be right in it: it is, if it finds some of the
+    others, or if its ``lowest`` loss is below that of the classes' shares.
+    """
     rated = [v for v in seen if v.scores is not None and v.target is not None]
     rated = [v for v in rated if not v.target.is_floating_point()]  # type: ignore[union-attr]
     if not rated:
@@ -67,6 +73,11 @@ def constant(seen: Sequence[Vitals]) -> list[Finding]:
         evidence["outputs at their limit"] = saturated
     elif majority > MAJORITY and bool(favorite == target.mode().values):
         cause = "unbalanced classes"
+        shares = target.unique(return_counts=True)[1].double() / len(target)
+        errors = (predicted != target).double().mean().item()
+        learned = lowest < LEARNED * -(shares * shares.log()).sum().item()
+        if learned or errors < TOLD * (1 - majority):
+            return []
     else:
         cause = "inputs make no difference" if spread < SAME else "one class wins everywhere"
     return [finding("constant", cause, evidence)]
@@ -122,8 +133,10 @@ def slow_steps(patient: Patient, seen: Vitals, history: Any) -> list[Finding]:
         flushed = one
         if seen.denormal > DENORMAL:  # so they are not flushed yet
             torch.set_flush_denormal(True)
-            flushed = seconds_of(lambda: step(few[0]))
-            torch.set_flush_denormal(False)
+            try:
+                flushed = seconds_of(lambda: step(few[0]))
+            finally:
+                torch.set_flush_denormal(False)
         if rows:
             wide = cut_rows(few[0], torch.arange(rows).repeat(WIDER))
             many = seconds_of(lambda: step(wide))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,6 +30,8 @@ __all__ = [
 def undisturbed(model: nn.Module, *, training: bool) -> Iterator[None]:
     """Within it a model may run; modes, buffers and the random numbers to come stay as they were.
 
+    The random numbers are those of torch, of Python, and of generators that a module keeps.
+
     Example:
         >>> net = nn.BatchNorm1d(1)
         >>> with undisturbed(net, training=True):
@@ -36,13 +39,18 @@ def undisturbed(model: nn.Module, *, training: bool) -> Iterator[None]:
         >>> net.num_batches_tracked.item()
         0
     """
-    before = Buffers(model)
+    before, pythons = Buffers(model), random.getstate()
+    kept = [g for m in model.modules() for g in vars(m).values() if isinstance(g, torch.Generator)]
+    states = [generator.get_state() for generator in kept]
     devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
     try:
         with torch.random.fork_rng(sorted(devices, key=str)), modes(model, training=training):
             yield
     finally:
         before.restore()
+        random.setstate(pythons)
+        for generator, state in zip(kept, states, strict=True):
+            generator.set_state(state)
 
 
 def on_device(model: nn.Module, batch: Any) -> Any:
@@ -75,23 +83,40 @@ def rows_of(batch: Any) -> int | None:
 
 
 def cut_rows(batch: Any, rows: int | Tensor) -> Any:
-    """The first rows of a batch, or those of the indices; the batch where they cannot be told."""
-    if rows_of(batch) is None:
+    """The first rows of a batch, or those of the indices; the batch where they cannot be told.
+
+    Example:
+        >>> cut_rows((torch.zeros(3, 2), [2, 1, 2]), torch.tensor([1]))
+        (tensor([[0., 0.]]), [1])
+    """
+    B = rows_of(batch)
+    if B is None:
         return batch
     index = slice(rows) if isinstance(rows, int) else rows
-    return mapped(batch, lambda t: t[index])
+    numbers = torch.arange(B)[index].tolist()
+
+    def pick(values: list[Any]) -> list[Any]:
+        return [values[n] for n in numbers] if len(values) == B else values
+
+    return mapped(batch, lambda t: t[index], pick)
 
 
-def mapped(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The batch with each of its tensors changed."""
+def mapped(
+    batch: Any,
+    change: Callable[[Tensor], Tensor],
+    change_list: Callable[[list[Any]], list[Any]] = list,
+) -> Any:
+    """The batch with each of its tensors changed, and each of its lists of numbers or texts."""
     if isinstance(batch, Tensor):
         return change(batch)
     if isinstance(batch, dict):
-        return {key: mapped(value, change) for key, value in batch.items()}
+        return {key: mapped(value, change, change_list) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(mapped(value, change) for value in batch))
+        return type(batch)(*(mapped(value, change, change_list) for value in batch))
+    if isinstance(batch, list) and all(isinstance(v, int | float | str) for v in batch):
+        return change_list(batch)  # lengths are often such a list
     if isinstance(batch, tuple | list):
-        return type(batch)(mapped(value, change) for value in batch)
+        return type(batch)(mapped(value, change, change_list) for value in batch)
     return batch
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 import torch
@@ -113,6 +114,9 @@ def test_a_forecaster_is_well():
         {"train_loss": [1.0, 0.5, 0.4, 0.39], "valid_loss": [0.8, 0.5, 0.45, 0.46]},
         {"train_loss": [1.0, 1e-3, 1e-4, 5e-4], "valid_loss": [0.1, 1e-3, 1e-4, 6e-4]},
         {"train_loss": [0.9, 0.5, 0.52, 0.49]},  # restless
+        {"train_loss": [0.3, 0.05, 0.02, 0.06, 0.02, 0.09]},  # arrived, and restless there
+        {"train_loss": [0.3, 0.05, 0.02, 0.06, 0.02, 0.09, 0.06]},
+        {"train_loss": [1.0, math.nan, 0.5, 0.3]},  # a batch without a target, perhaps
         {"train_loss": [5.0, 1.0, 0.5, 0.3]},  # a wild first epoch, forgiven
         {"train_loss": [1.4, 1.4], "valid_loss": [1.4, 1.4]},  # too early to tell
         {"train_loss": [1.0, 0.5, 0.4], "valid_loss": [math.nan, 0.5, math.nan]},
@@ -193,6 +197,10 @@ def test_skipped_batches_of_weight_0_are_no_illness():
 
 def test_a_training_loss_that_rises():
     one(doctor(History(train_loss=[1.0, 0.5, 1.4])), "training loss rises", "rate too high")
+    for lasting in ([1.0, 0.05, 0.2, 0.4], [1.0, 0.05, 0.02, 0.06, 0.3, 0.4]):
+        one(doctor(History(train_loss=lasting)), "training loss rises", "rate too high")
+    lost = History(train_loss=[1.0, 0.1, 0.05, 0.4, math.nan])
+    one(doctor(lost), "loss is not finite", "rate too high")
     worse = History(train_loss=[2.0, 1.38, 1.38], learning_rate=[0.5] * 3)
     assert one(doctor(worse, chance=CHANCE), "training loss rises", "rate too high")[
         "learning rate"
@@ -549,3 +557,131 @@ def test_a_gradient_that_overflows_though_the_loss_does_not():
 
     model = Reader(lstm())
     assert examine(train(model, recall(64), root), model, recall(64), root).causes == ["unknown"]
+
+
+# ---------------------------------------------------------------- the rare, the odd
+
+
+def rare(hits, chance=None, losses=(0.5, 0.1, 0.02)):
+    """A detector of 12 rows in 1000, of which it finds so many."""
+    y = (torch.arange(1000) < 12).long()
+    x = (torch.arange(1000) < hits).float()[:, None]
+    model = nn.Linear(1, 2)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[-10.0], [10.0]]))
+        model.bias.copy_(torch.tensor([5.0, -5.0]))
+    history = History(train_loss=list(losses))
+    return examine(history, model, [(x, y)], chance=chance)
+
+
+def test_a_detector_of_what_is_rare():
+    assert not rare(9)
+    one(rare(0), ONE, "unbalanced classes")
+    # -.012 log .012 - .988 log .988 = .065: who knows the shares only
+    assert not rare(0, chance=math.log(2))
+    one(rare(0, chance=math.log(2), losses=(0.5, 0.1, 0.064)), ONE, "unbalanced classes")
+
+
+def test_an_output_layer_that_begins_with_zeros():
+    model = Reader(lstm())
+    nn.init.zeros_(model.out.weight)
+    assert not checkup(model, answer, recall(32)[0], chance=CHANCE)
+    assert model.out.weight.eq(0).all()
+
+
+def test_a_batch_in_which_nothing_counts():
+    x, y = recall(32)[0]
+    with pytest.raises(ValueError, match="^batch: expected one with a target"):
+        checkup(Reader(lstm()), answer, (x, torch.full_like(y, -100)))
+
+    def weightless(model, batch):
+        return answer(model, batch)[0] * 0, 0
+
+    with pytest.raises(ValueError, match="^batch: expected one with a target"):
+        checkup(Reader(lstm()), weightless, (x, y))
+
+
+def test_random_numbers_of_python_and_of_the_model_are_put_back():
+    class Noisy(Reader):
+        def __init__(self, rnn):
+            super().__init__(rnn)
+            self.draw = torch.Generator().manual_seed(3)
+
+        def forward(self, x):
+            noise = torch.rand(x.shape, generator=self.draw) * random.random()
+            return super().forward(x + 1e-3 * noise)
+
+    model, batches = Noisy(lstm()), recall(64)
+    own, pythons = model.draw.get_state(), random.getstate()
+    examine(History(train_loss=[1.4] * 3), model, batches, chance=CHANCE)
+    checkup(model, answer, batches[0])
+    assert torch.equal(own, model.draw.get_state()) and pythons == random.getstate()
+
+
+def test_a_model_that_keeps_its_output():
+    class Keeper(Reader):
+        def forward(self, x):
+            self.last = super().forward(x)
+            return self.last
+
+    with pytest.raises(ValueError, match="^model: expected one that copy.deepcopy can copy"):
+        checkup(Keeper(lstm()), answer, recall(32)[0])
+
+
+def test_lengths_in_a_list():
+    def packed(model, batch):
+        x, n, y = batch
+        assert len(n) == len(x)
+        return F.cross_entropy(model(x), y), len(y)
+
+    x, y = recall(32)[0]
+    assert not checkup(Reader(lstm()), packed, (x, [5] * 32, y), chance=CHANCE)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("lag", v) for v in (-1, 0, 2.5, "x", True)]
+    + [("memory", -1), ("chance", math.nan), ("baseline", math.inf), ("history", [1.0, 0.5])],
+)
+def test_arguments_that_make_no_sense(name, value):
+    known = {"model": Reader(lstm()), "objective": answer, "batches": recall(32)}
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        doctor(**{"history": History(train_loss=[1.0]), **known, name: value})
+
+
+def test_batches_models_and_objectives_that_make_no_sense():
+    model, batches = Reader(lstm()), recall(32)
+    with pytest.raises(ValueError, match="^batches: expected a list or a loader"):
+        doctor(model=model, objective=answer, batches=iter(batches))
+    empty = tuple(t[:0] for t in batches[0])
+    with pytest.raises(ValueError, match="^batches: expected at least one row"):
+        doctor(model=model, objective=answer, batches=[empty])
+    with pytest.raises(ValueError, match="^batch: expected at least one row"):
+        checkup(model, answer, empty)
+    with pytest.raises(ValueError, match="^chance: expected a finite"):
+        checkup(model, answer, batches[0], chance=math.nan)
+    with pytest.raises(ValueError, match=r"^objective: expected a tuple \(loss, weight"):
+        checkup(model, lambda m, b: answer(m, b)[0], batches[0])
+    with pytest.raises(ValueError, match="^model: expected a parameter with requires_grad"):
+        checkup(model.requires_grad_(False), answer, batches[0])
+
+
+def test_denormal_numbers_stay_on_after_an_error(monkeypatch):
+    from companion.look import symptoms
+
+    calls = []
+
+    def second_fails(call):
+        calls.append(call)
+        if len(calls) == 3:  # to fetch, a step, one without denormals
+            raise RuntimeError("out of memory")
+        return 1.0
+
+    monkeypatch.setattr(symptoms, "seconds_of", second_fails)
+    model, batches = Reader(lstm()), recall(32)
+    patient = Patient(model, answer, batches)
+    seen = patient.vitals(batches[0])
+    seen.denormal = 1.0
+    with pytest.raises(RuntimeError, match="out of memory"):
+        symptoms.slow_steps(patient, seen, None)
+    assert torch.tensor(1e-41).mul(1) > 0
