@@ -38,6 +38,7 @@ from companion.data.texts import Play, Texts
 from companion.data.tokenizing import basic_english, get_tokenizer
 from companion.data.vocabulary import Vocab, build_vocab_from_iterator
 from companion.data.windowing import Scaler, Windows, split_by_time, windows
+from companion.data.years import Series
 
 __all__ = [
     "CATALOGUE",
@@ -60,6 +61,7 @@ __all__ = [
     "Recordings",
     "Scaler",
     "Sentence",
+    "Series",
     "Split",
     "StreamBatch",
     "Streams",
@@ -102,6 +104,8 @@ __all__ = [
 def load(name: Literal["surnames"], *, download: bool = False) -> Surnames: ...
 @overload
 def load(name: Literal["digits"], *, download: bool = False) -> Digits: ...
+@overload
+def load(name: Literal["co2", "sunspots"], *, download: bool = False) -> Series: ...
 @overload
 def load(name: Literal["weather"], *, download: bool = False) -> Weather: ...
 @overload

@@ -17,6 +17,7 @@ from companion.data.pronunciations import load_cmudict
 from companion.data.series import load_weather
 from companion.data.tagged import load_turkish_treebank
 from companion.data.texts import load_glosses, load_shakespeare
+from companion.data.years import load_co2, load_sunspots
 
 __all__ = ["CATALOGUE", "find"]
 
@@ -209,6 +210,29 @@ _HERE = [
         loader=load_digits,
         package="scikit-learn",
         citation="Alpaydin and Kaynak (1998)",
+    ),
+    DataSet(
+        name="co2",
+        task="forecasting: carbon dioxide in the air, by the week",
+        size="2,284 weeks from 1958 to 2001, 59 without a value",
+        license="public domain",
+        source="PyPI statsmodels (datasets.co2), from the Carbon Dioxide Information Analysis "
+        "Center",
+        kind="pip",
+        loader=load_co2,
+        package="statsmodels",
+        citation="Keeling and Whorf (2004)",
+    ),
+    DataSet(
+        name="sunspots",
+        task="forecasting: sunspots, by the year",
+        size="309 years from 1700 to 2008",
+        license="public domain",
+        source="PyPI statsmodels (datasets.sunspots), from the National Geophysical Data Center",
+        kind="pip",
+        loader=load_sunspots,
+        package="statsmodels",
+        citation="National Geophysical Data Center, yearly sunspot numbers",
     ),
     DataSet(
         name="basic-motions",
