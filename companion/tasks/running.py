@@ -71,7 +71,7 @@ def train(
         kind: the task, a value of ``companion.tasks.TASKS``.
         file: the data.
         settings: of the task's ``Settings``.
-        folder: for the run; default: :func:`default_folder`. It must be new.
+        folder: for the run; default: what ``default_folder`` says. It must be new.
         device: default: :func:`companion.default_device`.
         say: takes the lines of the report.
 

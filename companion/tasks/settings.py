@@ -30,13 +30,13 @@ class Settings:
     """Test data in a file of its own; otherwise a share of FILE is set aside."""
 
     valid_share: float = 0.1
-    """Share of FILE for validation: it decides when to stop, and which epoch is kept."""
+    """Share of FILE for validation, which decides when to stop and which epoch is kept."""
 
     test_share: float = 0.1
-    """Share of FILE for the test: it is looked at once, in the report."""
+    """Share of FILE for the test, which is looked at once, in the report."""
 
     cell: str = "lstm"
-    """The recurrence: a name of companion.ARCHITECTURES, such as rnn, lstm, gru, sru, qrnn."""
+    """Name of the recurrence in companion.ARCHITECTURES, such as rnn, lstm, gru, sru, qrnn."""
 
     hidden_size: int = 128
     """Hidden units of each layer and direction."""

@@ -32,7 +32,6 @@ def detached(state: Any) -> Any:
     Raises:
         TypeError: if there are tensors in another container (a set, a deque) or in an attribute
             of another object, where they would keep their history, or may be in an iterator.
-        ValueError: if a container holds itself.
 
     Example:
         >>> h = torch.ones(2, requires_grad=True) * 2
@@ -40,32 +39,22 @@ def detached(state: Any) -> Any:
         >>> state[0][1].requires_grad, state[1][0].requires_grad
         (False, False)
     """
-    try:
-        return _detached(state)
-    except RecursionError:
-        kind = type(state).__name__
-        raise ValueError(
-            f"state: expected one that ends, got a {kind} that holds itself"
-        ) from None
-
-
-def _detached(state: Any) -> Any:
     new: Any
     if isinstance(state, Tensor):
         return state.detach()
     if isinstance(state, tuple) and hasattr(state, "_fields"):
-        return type(state)(*map(_detached, state))
+        return type(state)(*map(detached, state))
     if isinstance(state, tuple | list):
-        return type(state)([_detached(value) for value in state])
+        return type(state)([detached(value) for value in state])
     if isinstance(state, Mapping):
         new = copy.copy(state) if isinstance(state, dict | UserDict) else {}
         for key, value in state.items():
-            new[key] = _detached(value)
+            new[key] = detached(value)
         return new
     if is_dataclass(state) and not isinstance(state, type):
         new = copy.copy(state)
         for field in fields(state):
-            object.__setattr__(new, field.name, _detached(getattr(state, field.name)))
+            object.__setattr__(new, field.name, detached(getattr(state, field.name)))
         return new
     if isinstance(state, Iterator):  # reading it would use it up
         raise TypeError(f"state: cannot look for tensors in a {type(state).__name__}; give a list")
@@ -230,6 +219,24 @@ def truncated_gradient(
         torch.Size([4, 4])
     """
     check_size("k", k)
+    _check_reader(layer, x)
+    weights = {name: p for name, p in layer.named_parameters() if p.requires_grad}
+    total = {name: torch.zeros_like(p) for name, p in weights.items()}
+    if x.shape[1] == 0:
+        return total, detached(layer(x, state)[1])
+    for t in range(0, x.shape[1], k):
+        y, state = layer(x[:, t : t + k], detached(state))
+        chunk_loss = _scalar(loss(y, t))
+        if weights and chunk_loss.requires_grad:
+            grads = torch.autograd.grad(chunk_loss, list(weights.values()), allow_unused=True)
+            for name, g in zip(weights, grads, strict=True):
+                if g is not None:
+                    total[name] += g
+    return total, detached(state)
+
+
+def _check_reader(layer: Any, x: Any) -> None:
+    """Raise unless the layer reads x in chunks of time."""
     if not isinstance(layer, nn.Module):
         raise TypeError(f"layer: expected a torch.nn.Module, got {type(layer).__name__}")
     if not isinstance(x, Tensor):
@@ -242,20 +249,11 @@ def truncated_gradient(
         raise ValueError(
             "layer: expected one direction; backwards, a state goes to the chunk before"
         )
-    weights = {name: p for name, p in layer.named_parameters() if p.requires_grad}
-    total = {name: torch.zeros_like(p) for name, p in weights.items()}
-    if x.shape[1] == 0:
-        return total, detached(layer(x, state)[1])
-    for t in range(0, x.shape[1], k):
-        y, state = layer(x[:, t : t + k], detached(state))
-        chunk_loss = loss(y, t)
-        if not isinstance(chunk_loss, Tensor):
-            raise TypeError(f"loss: expected it to give a tensor, got {type(chunk_loss).__name__}")
-        if chunk_loss.dim() != 0:
-            raise ValueError(f"loss: expected a scalar, got shape {tuple(chunk_loss.shape)}")
-        if weights and chunk_loss.requires_grad:
-            grads = torch.autograd.grad(chunk_loss, list(weights.values()), allow_unused=True)
-            for name, g in zip(weights, grads, strict=True):
-                if g is not None:
-                    total[name] += g
-    return total, detached(state)
+
+
+def _scalar(loss: Any) -> Tensor:
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"loss: expected it to give a tensor, got {type(loss).__name__}")
+    if loss.dim() != 0:
+        raise ValueError(f"loss: expected a scalar, got shape {tuple(loss.shape)}")
+    return loss

@@ -419,10 +419,3 @@ def test_an_iterator_cannot_be_looked_into():
             TypeError, match="^state: cannot look for tensors in a .*; give a list"
         ):
             detached({"h": state})
-
-
-def test_a_list_in_itself_is_named():
-    state = [history()]
-    state.append(state)
-    with pytest.raises(ValueError, match="^state: expected one that ends, got a list"):
-        detached(state)
