@@ -104,6 +104,18 @@ def test_from_a_file_to_predictions(run, tmp_path, monkeypatch):
     assert run("predict", "model.safetensors", "t.txt")[1] == out
 
 
+def test_output_never_replaces_what_is_no_file(run, trained, tmp_path):
+    """A link stays one and its target is written; into a device or a pipe the lines go."""
+    target, link, source = tmp_path / "t.tsv", tmp_path / "l.tsv", tmp_path / "in.txt"
+    target.write_text("old")
+    link.symlink_to(target)
+    source.write_text("good\n")
+    assert run("predict", trained, source, "--output", link)[0] == 0
+    assert link.is_symlink() and target.read_text().startswith("label\t")
+    assert run("predict", trained, source, "--output", "/dev/null")[0] == 0
+    assert Path("/dev/null").is_char_device()
+
+
 def test_what_is_refused(run, trained, tmp_path):
     path = reviews(tmp_path / "a.csv")
     before = (trained / "model.safetensors").read_bytes()

@@ -229,6 +229,11 @@ def _write(lines: Iterator[str], output: str, file: str) -> None:
         raise CommandError(f"--output: {output} is the input itself")
     if path.is_dir():
         raise CommandError(f"--output: expected a file, got the folder {output}")
+    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
+        with open(path, "w", encoding="utf-8", newline="\n") as stream:
+            _copy(lines, stream)
+        return
+    path = path.resolve()  # a link stays one, and what it points at is written
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         with open(partial, "w", encoding="utf-8", newline="\n") as stream:

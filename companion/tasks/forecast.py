@@ -307,7 +307,7 @@ class Forecast(Task):
         names = [f"{target}_q{q:g}" for q in s.quantiles] or [target]
         yield _row([s.time if times is not None else "step", *names])
         for step, row in zip(steps, self.forecasts(past[None])[0].tolist(), strict=True):
-            yield _row([step, *(f"{value:.7g}" for value in row)])
+            yield _row([step, *(f"{value:.9g}" for value in row)])
 
 
 def _errors(forecast: Tensor, future: Tensor) -> dict[str, float]:

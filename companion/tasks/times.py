@@ -47,7 +47,7 @@ class Times:
         last = self.texts[-1]
         if self.unit == "number":
             steps = [float(last) + n * self.step for n in range(1, count + 1)]
-            return [f"{value:.12g}" for value in steps]
+            return [f"{value:.15g}" for value in steps]  # all that a float surely has
         begin = _moment(last)
         assert begin is not None
         if self.unit == "seconds":
