@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from companion.cells import Cell, State, flat_state
+from companion.cells import Cell, State, flat_state, map_state
 from companion.cells.base import flat_sizes
 from companion.cells.noise import check_probability
 from companion.checks import check_sizes
@@ -39,9 +39,7 @@ class Encoded(NamedTuple):
 
 def pick_rows(state: State, rows: Tensor) -> State:
     """A state (L, B, H) of some rows."""
-    if isinstance(state, tuple):
-        return tuple(s[:, rows] for s in state)
-    return state[:, rows]
+    return cast(State, map_state(lambda s: s[:, rows], state))
 
 
 class Encoder(nn.Module):

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from companion.attention import masked_softmax
 from companion.checks import check_size
 
 __all__ = ["POOLINGS", "AttentionPooling", "pool_last", "pool_max", "pool_mean"]
@@ -104,9 +105,7 @@ class AttentionPooling(nn.Module):
     def weights(self, y: Tensor, valid: Tensor) -> Tensor:
         """The weights (B, T): 0 at padding, and a sum of 1 unless the row has length 0."""
         e = self.score(torch.tanh(self.hidden(y))).squeeze(-1)
-        # a row of length 0 must not be a softmax over nothing, which is NaN, also as a gradient
-        empty = ~valid.any(1, keepdim=True)
-        return e.masked_fill(~(valid | empty), -torch.inf).softmax(1) * valid
+        return masked_softmax(e, valid)
 
     def forward(self, y: Tensor, valid: Tensor, directions: int = 1) -> Tensor:
         """The weighted mean (B, size); arguments as of :func:`pool_last`."""
