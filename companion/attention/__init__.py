@@ -11,7 +11,9 @@ as in a cell: a decoder that asks once a step does that part once a sequence.
 """
 
 from companion.attention.base import Attended, Attention, masked_softmax
+from companion.attention.causal import Cache, CausalAttention
 from companion.attention.multi_head import MultiHeadAttention
+from companion.attention.rotary import rotated
 from companion.attention.scores import (
     AdditiveAttention,
     ConcatAttention,
@@ -24,10 +26,13 @@ __all__ = [
     "AdditiveAttention",
     "Attended",
     "Attention",
+    "Cache",
+    "CausalAttention",
     "ConcatAttention",
     "DotAttention",
     "GeneralAttention",
     "LocalAttention",
     "MultiHeadAttention",
     "masked_softmax",
+    "rotated",
 ]

@@ -5,6 +5,7 @@ of ``companion.ARCHITECTURES``, and comes with the objective that ``companion.tr
 minimizes for it.
 """
 
+from companion.models.backbone import Backbone, Block
 from companion.models.baselines import LinearForecaster, SeasonalNaive
 from companion.models.classifier import TextClassifier, classification_objective
 from companion.models.ctc import collapse, ctc_forward, ctc_loss
@@ -34,6 +35,8 @@ __all__ = [
     "TCN",
     "AttentionDecoder",
     "AttentionPooling",
+    "Backbone",
+    "Block",
     "Bridge",
     "Decoder",
     "Encoder",

@@ -9,15 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from companion.cells import Cell
 from companion.cells.noise import check_probability
 from companion.checks import check_sizes
 from companion.models.parts import (
+    Layers,
     check_batch,
     check_names,
     check_tokens,
     counted_targets,
-    recurrence,
+    layers,
     valid_steps,
 )
 from companion.models.pooling import POOLINGS, AttentionPooling
@@ -42,7 +42,8 @@ class TextClassifier(nn.Module):
         classes: number of classes, :math:`C`.
         embedding_dim: size of the embeddings, :math:`E`.
         hidden_size: number of hidden units of each direction, :math:`H`.
-        cell: name of an architecture or a subclass of :class:`companion.Cell`.
+        cell: name of an architecture, a subclass of :class:`companion.Cell`, or a list of such
+            words: a :class:`Backbone`.
         num_layers: number of stacked layers.
         bidirectional: whether to run both directions.
         dropout: while training, probability of dropping an entry of the embeddings, of an output
@@ -71,7 +72,7 @@ class TextClassifier(nn.Module):
         classes: int,
         embedding_dim: int = 64,
         hidden_size: int = 128,
-        cell: str | type[Cell] = "lstm",
+        cell: Layers = "lstm",
         num_layers: int = 1,
         bidirectional: bool = False,
         dropout: float = 0.0,
@@ -89,7 +90,7 @@ class TextClassifier(nn.Module):
         self.vocab_size, self.classes, self.pooling = vocab_size, classes, pooling
         new: dict[str, Any] = {"device": device, "dtype": dtype}
         self.embedding = embedding(vocab_size, embedding_dim, padding_idx, **new)
-        self.recurrence = recurrence(
+        self.recurrence = layers(
             cell,
             embedding_dim,
             hidden_size,

@@ -10,10 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from companion.cells import Cell
 from companion.cells.base import check_tensor
 from companion.checks import check_flag, check_number, check_sizes
-from companion.models.parts import mean, recurrence, valid_steps
+from companion.models.parts import Layers, layers, mean, valid_steps
 from companion.models.pooling import pool_last
 
 __all__ = ["Forecaster", "forecasting_objective", "pinball_loss"]
@@ -73,7 +72,8 @@ class Forecaster(nn.Module):
         input_size: columns of the past, :math:`D`.
         horizon: steps ahead, :math:`F`.
         hidden_size: number of hidden units, :math:`H`.
-        cell: name of an architecture or a subclass of :class:`companion.Cell`.
+        cell: name of an architecture, a subclass of :class:`companion.Cell`, or a list of such
+            words: a :class:`Backbone`.
         num_layers: number of stacked layers.
         dropout: probability of dropping an output between layers while training.
         quantiles: Q levels between 0 and 1, increasing, to be trained with :func:`pinball_loss`;
@@ -100,7 +100,7 @@ class Forecaster(nn.Module):
         input_size: int,
         horizon: int,
         hidden_size: int = 64,
-        cell: str | type[Cell] = "lstm",
+        cell: Layers = "lstm",
         num_layers: int = 1,
         dropout: float = 0.0,
         *,
@@ -114,7 +114,7 @@ class Forecaster(nn.Module):
         super().__init__()
         self.horizon = Horizon(horizon, quantiles, target, relative, input_size)
         new: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.recurrence = recurrence(
+        self.recurrence = layers(
             cell, input_size, hidden_size, num_layers, dropout=dropout, **new, **options
         )
         self.output = nn.Linear(self.recurrence.output_size, self.horizon.size, **new)

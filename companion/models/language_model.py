@@ -9,14 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from companion.cells import Cell, State
+from companion.cells import State
 from companion.cells.noise import check_probability
 from companion.checks import check_flag, check_size, check_sizes
+from companion.layers import Recurrence
 from companion.models.parts import (
+    Layers,
     LockedDropout,
     check_batch,
     check_tokens,
-    recurrence,
+    layers,
     valid_steps,
 )
 from companion.models.sampling import continued
@@ -41,7 +43,8 @@ class LanguageModel(nn.Module):
         vocab_size: number of tokens, :math:`V`.
         embedding_dim: size of the embeddings.
         hidden_size: number of hidden units of each layer, :math:`H`.
-        cell: name of an architecture or a subclass of :class:`companion.Cell`.
+        cell: name of an architecture, a subclass of :class:`companion.Cell`, or a list of such
+            words: a :class:`Backbone`.
         num_layers: number of layers, :math:`L`.
         tied: whether input and output share one table (Inan et al. 2017; Press and Wolf 2017).
         dropout: locked dropout, one mask for all steps of a batch: a number, or three, for the
@@ -74,7 +77,7 @@ class LanguageModel(nn.Module):
         vocab_size: int,
         embedding_dim: int = 128,
         hidden_size: int = 128,
-        cell: str | type[Cell] = "lstm",
+        cell: Layers = "lstm",
         num_layers: int = 1,
         *,
         tied: bool = True,
@@ -108,8 +111,12 @@ class LanguageModel(nn.Module):
         self.layers = nn.ModuleList()
         width = embedding_dim
         for _ in range(num_layers):
-            layer = recurrence(cell, width, hidden_size, 1, **new, **options)
-            self.layers.append(drop_weights(layer, weight_drop) if weight_drop else layer)
+            layer = layers(cell, width, hidden_size, 1, **new, **options)
+            if weight_drop:
+                if not isinstance(layer, Recurrence):
+                    raise ValueError("weight_drop: expected 0 for a list of words")
+                layer = drop_weights(layer, weight_drop)
+            self.layers.append(layer)
             width = layer.output_size
         between = [rates[1]] * (num_layers - 1)
         self.dropouts = nn.ModuleList(map(LockedDropout, (rates[0], *between, rates[2])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -12,18 +12,24 @@ from torch import Tensor, nn
 from companion.cells import Cell
 from companion.cells.noise import check_probability
 from companion.layers import Recurrence
+from companion.models.backbone import Backbone
 from companion.run.plan import check_lengths
 
 __all__ = [
+    "Layers",
     "LockedDropout",
     "check_batch",
     "check_names",
     "check_tokens",
     "counted_targets",
+    "layers",
     "mean",
     "recurrence",
     "valid_steps",
 ]
+
+# a name, a cell of one's own, or a list of such words: a backbone
+Layers: TypeAlias = str | type[Cell] | Sequence[str | type[Cell]]
 
 UNKNOWN = -100  # a target that does not count, as in torch
 
@@ -126,6 +132,17 @@ def recurrence(
     if num_layers == 1 and "dropout" in options:
         check_probability("dropout", options.pop("dropout"))
     return Recurrence(cell, input_size, hidden_size, num_layers, **options)
+
+
+def layers(
+    cell: Layers, input_size: int, hidden_size: int, num_layers: int, **options: Any
+) -> Recurrence | Backbone:
+    """A recurrence; or, of a list of words, a backbone of these, ``num_layers`` times over."""
+    if not isinstance(cell, list | tuple):
+        return recurrence(cell, input_size, hidden_size, num_layers, **options)  # type: ignore[arg-type]
+    if options.pop("bidirectional", False):
+        raise ValueError("bidirectional: expected False for a list of words, got True")
+    return Backbone(input_size, hidden_size, cell, num_layers, **options)
 
 
 class LockedDropout(nn.Module):

@@ -9,12 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from companion.cells import Cell
 from companion.cells.base import check_tensor
 from companion.cells.noise import check_probability
 from companion.checks import check_size, check_sizes
 from companion.models.ctc import ctc_loss
-from companion.models.parts import recurrence, valid_steps
+from companion.models.parts import Layers, layers, valid_steps
 
 __all__ = ["SpeechRecognizer", "speech_objective"]
 
@@ -37,7 +36,8 @@ class SpeechRecognizer(nn.Module):
         labels: how many there are, without the blank; they are 1 … ``labels``, and 0 is the
             blank.
         hidden_size: number of hidden units of each direction, :math:`H`.
-        cell: name of an architecture or a subclass of :class:`companion.Cell`.
+        cell: name of an architecture, a subclass of :class:`companion.Cell`, or a list of such
+            words: a :class:`Backbone`.
         num_layers: number of stacked layers.
         bidirectional: whether a frame may depend on later ones; without it the network can be
             used while somebody is still speaking.
@@ -67,7 +67,7 @@ class SpeechRecognizer(nn.Module):
         input_size: int,
         labels: int,
         hidden_size: int = 128,
-        cell: str | type[Cell] = "lstm",
+        cell: Layers = "lstm",
         num_layers: int = 1,
         bidirectional: bool = True,
         dropout: float = 0.0,
@@ -94,7 +94,7 @@ class SpeechRecognizer(nn.Module):
                 nn.Conv1d(width, channels, kernel, stride, padding=kernel // 2, **new)
             )
             width = channels
-        self.recurrence = recurrence(
+        self.recurrence = layers(
             cell,
             width,
             hidden_size,

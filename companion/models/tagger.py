@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from companion.cells import Cell
 from companion.cells.noise import check_probability
 from companion.checks import check_sizes
-from companion.models.parts import check_tokens, counted_targets, recurrence, valid_steps
+from companion.models.parts import Layers, check_tokens, counted_targets, layers, valid_steps
 
 __all__ = ["Tagger", "tagging_objective"]
 
@@ -34,7 +33,8 @@ class Tagger(nn.Module):
         tags: number of labels, :math:`C`.
         embedding_dim: size of the embeddings; or K sizes.
         hidden_size: number of hidden units of each direction, :math:`H`.
-        cell: name of an architecture or a subclass of :class:`companion.Cell`.
+        cell: name of an architecture, a subclass of :class:`companion.Cell`, or a list of such
+            words: a :class:`Backbone`.
         num_layers: number of stacked layers.
         bidirectional: whether the label of a token may depend on those that follow.
         dropout: while training, probability of dropping an entry of the embeddings and of the
@@ -61,7 +61,7 @@ class Tagger(nn.Module):
         tags: int,
         embedding_dim: int | Sequence[int] = 64,
         hidden_size: int = 128,
-        cell: str | type[Cell] = "lstm",
+        cell: Layers = "lstm",
         num_layers: int = 1,
         bidirectional: bool = True,
         dropout: float = 0.0,
@@ -94,7 +94,7 @@ class Tagger(nn.Module):
         self.embeddings = nn.ModuleList(
             nn.Embedding(V, E, **new) for V, E in zip(sizes, widths, strict=True)
         )
-        self.recurrence = recurrence(
+        self.recurrence = layers(
             cell,
             sum(widths),
             hidden_size,
