@@ -10,12 +10,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch loads its th
 
 import torch
 
-from companion.bench import cells, gated, scan
+from companion.bench import cells, gated, scaling, scan
 
-TABLES = {"cells": cells, "gated": gated, "scan": scan}
+TABLES = {"cells": cells, "gated": gated, "scaling": scaling, "scan": scan}
 SMOKE: dict[str, list[tuple[int, ...]]] = {
     "cells": [(4, 9, 5, 8)],
     "gated": [(4, 9, 5, 6)],
+    "scaling": [(16,)],
     "scan": [(2, 70, 3)],
 }
 
