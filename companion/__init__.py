@@ -5,6 +5,8 @@ that step along time. The book that comes with this package builds each part and
 here.
 """
 
+# first of all, because of what it does when it is imported: Ctrl-C during the imports that follow
+from companion import interrupts as interrupts
 from companion.cells import (
     ARCHITECTURES,
     Architecture,

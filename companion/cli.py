@@ -2,20 +2,27 @@
 
 A command is one function: it takes the empty parser of the command, describes its arguments, and
 names the function that runs it. ``COMMANDS`` lists them, a line each. Whatever a command needs
-beyond the standard library is imported where it runs, so that ``--help`` answers at once.
+beyond torch and the standard library is imported where it runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from companion.commands.data import data
-from companion.commands.frame import FAILED, OK, USAGE, CommandError
+from companion.commands.frame import (
+    FAILED,
+    OK,
+    USAGE,
+    CommandError,
+    Parser,
+    complain,
+    drop_output,
+)
 from companion.commands.tasks import evaluate, predict, resume, train
+from companion.interrupts import STOPPED, raise_again
 
 __all__ = ["main"]
 
@@ -31,18 +38,11 @@ Your own files:
 Add --help to any command to see what it takes.
 """
 
-EXIT_CODES = "Exit status: 0 all went well, 1 the command failed, 2 it was called wrongly."
+EXIT_CODES = """\
+Exit status: 0 all went well, 1 the command failed, 2 it was called wrongly, 130 Ctrl-C ended it.
+"""
 
-
-class Parser(argparse.ArgumentParser):
-    """argparse's parser, but a help text that cannot be written is an error, not silence."""
-
-    def print_help(self, file: Any = None) -> None:
-        """Print the help text."""
-        print(self.format_help(), end="", file=file)
-
-
-COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+COMMANDS: dict[str, Callable[[Parser], None]] = {
     "data": data,
     "train": train,
     "evaluate": evaluate,
@@ -51,7 +51,7 @@ COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
 }
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = Parser(
         prog="python -m companion",
@@ -73,8 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows ``python -m companion``; None takes it from the command line.
 
     Returns:
-        The exit status, 0 if all went well, 1 if the command failed, 2 if it was called wrongly.
+        The exit status, 0 if all went well, 1 if the command failed, 2 if it was called wrongly,
+        130 if Ctrl-C ended it.
     """
+    raise_again()
     try:
         if sys.stdout is None:
             raise CommandError("standard output is closed; there is nowhere to write to")
@@ -83,19 +85,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     except CommandError as error:
         for paragraph in str(error).splitlines():
-            print(f"error: {paragraph}", file=sys.stderr)
+            complain(f"error: {paragraph}")
         return error.status
     except BrokenPipeError:  # `... | head` has seen enough
-        _drop_output()
+        drop_output()
         return OK
     except UnicodeEncodeError as error:
-        _drop_output()
+        drop_output()
         return _failed(
             f"the output has {ascii(error.object[error.start])}, which the encoding "
             f"{error.encoding} of standard output lacks; set PYTHONIOENCODING=utf-8"
         )
     except OSError as error:  # a full disk, a folder that cannot be read
-        _drop_output()
+        drop_output()
         where = f"{error.filename}: " if error.filename else ""
         return _failed(f"{where}{error.strerror or error}")
     except RuntimeError as error:
@@ -105,8 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _failed(str(error))
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return FAILED
+        complain("stopped")
+        return STOPPED
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -119,13 +121,5 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _failed(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    complain(f"error: {message}")
     return FAILED
-
-
-def _drop_output() -> None:
-    """Send what is still in the buffer nowhere: Python would try once more when it ends."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):  # no file behind it
-        pass

@@ -42,7 +42,7 @@ def run(capsys, monkeypatch):
 def test_help_teaches(run):
     status, out, err = run("--help")
     assert status == 0 and err == ""
-    assert "python -m companion data list" in out and "Exit status: 0" in out
+    assert "python -m companion data list" in out and "Exit status: 0" in out and "130" in out
     for name in cli.COMMANDS:
         assert name in out
         status, help_text, _ = run(name, "--help")
@@ -60,6 +60,7 @@ def test_help_teaches(run):
         ("data", "nonsense"),
         ("data", "info"),
         ("data", "info", "a", "b"),
+        ("data", "list", "--all"),
         ("data", "fetch"),
         ("data", "list", "--kind", "borrowed"),
         ("--verbose",),
@@ -68,6 +69,8 @@ def test_help_teaches(run):
 def test_called_wrongly(run, arguments):
     status, out, err = run(*arguments)
     assert status == 2 and out == "" and "usage:" in err and "error:" in err
+    if arguments[:1] == ("data",) and arguments[1:]:
+        assert "usage: python -m companion data" in err  # not that of the whole program
 
 
 def test_list(run):
@@ -142,7 +145,42 @@ def test_interrupted(run, monkeypatch):
 
     monkeypatch.setattr(commands, "data_list", interrupted)
     status, _, err = run("data", "list")
-    assert status == 1 and err == "stopped\n"
+    assert status == 130 and err == "stopped\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such signal")
+def test_interrupted_while_modules_are_imported():
+    """Ctrl-C at the worst moment: in an import of a package that catches what it can."""
+    stub = (
+        "import os, signal\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    sum(range(10**6))\n"
+        "except BaseException as error:\n    raise ImportError('broken off') from error\n"
+    )
+    before = (
+        "import signal, sys, importlib.abc, importlib.util as u\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        return u.spec_from_loader(name, self) if name == sys.argv[1] else None\n"
+        "    def exec_module(self, module):\n"
+        f"        exec({stub!r}, {{}})\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    begin = "sys.argv[0], sys.orig_argv = '-m', ['python', '-m', 'companion']\nimport companion\n"
+    late = "sys.argv[0] = 'x'\nfrom companion.cli import main\nsys.exit(main(sys.argv[2:]))\n"
+    for name, code in (("torch", begin), ("companion.data", late), ("companion.tasks", late)):
+        told = ["data", "list"] if name == "companion.data" else ["predict", "run"]
+        done = subprocess.run(
+            [sys.executable, "-c", before + code, name, *told],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+        )
+        assert (done.returncode, done.stderr) == (130, "stopped\n"), name
+    # a program of somebody else keeps its own way with Ctrl-C
+    own = before + "import companion\n"
+    done = subprocess.run([sys.executable, "-c", own, "torch"], capture_output=True, cwd=ROOT)
+    assert done.returncode == 1 and b"broken off" in done.stderr
 
 
 def test_as_a_module_and_its_imports():
@@ -199,6 +237,12 @@ def test_no_standard_output():
     done = shell("data list >&-")
     assert done.returncode == 1 and done.stderr.startswith("error: standard output is closed")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such shell")
+def test_no_standard_error():
+    done = shell("data info no-such-set 2>&-")
+    assert (done.returncode, done.stdout) == (2, "")  # a message never takes the place of data
 
 
 def test_an_encoding_that_lacks_a_letter(monkeypatch, capsys):

@@ -1,8 +1,10 @@
 """``train``, ``evaluate``, ``predict``, ``resume``: help, files, folders, kills, processes."""
 
+import dataclasses
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +16,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from companion import cli
-from companion.tasks import TASKS
+from companion.tasks import TASKS, running
+from companion.tasks.running import default_folder
 from tests.tasks.toys import reviews, story
 
 ROOT = Path(__file__).parents[1]
@@ -53,11 +56,55 @@ def test_help_teaches_what_the_file_looks_like(run):
         assert f"\n  {name} " in out
         status, text, err = run("train", name, "--help")
         assert status == 0 and err == ""
+        lines = text.splitlines()
+        assert lines[0] == f"usage: python -m companion train {name} [-h] FILE [OPTION ...]"
+        assert kind.example in text  # as it is, the lines of the file among them
         flat = " ".join(text.split())
-        assert kind.summary[1:] in flat and "FILE" in flat and "--cell" in flat
-        for line in kind.example.splitlines():  # the lines of the file among them
-            assert " ".join(line.split()) in flat
-        assert f"runs/<FILE>-{name}" in flat
+        assert kind.summary[1:] in flat and f"runs/<name of FILE>-{name}" in flat
+        assert max(map(len, lines)) <= 99 and not re.search("PATH|None|default: \\)", text)
+        for field in dataclasses.fields(kind.Settings):
+            option = field.name.replace("_", "-")
+            assert sum(bool(re.match(rf"  --{option}\b(?!-)", line)) for line in lines) == 1
+            if field.default not in (None, ()):
+                about = text.partition(f"\n  --{option}")[2].partition("\n  --")[0]
+                assert " ".join(about.split()).count("(default: ") == 1
+
+
+@pytest.mark.parametrize("columns", ["1", "10", "40"])
+def test_help_in_a_narrow_terminal(run, monkeypatch, columns):
+    wide = [run(*told, "--help")[1].split() for told in (("train", "lm"), ("predict",))]
+    monkeypatch.setenv("COLUMNS", columns)
+    assert run("train", "lm", "--help")[1].split()[:40] == wide[0][:40]
+    assert run("predict", "--help")[0] == 0 and os.environ["COLUMNS"] == columns
+    assert run("train", "lm", "--epochs", "x")[0] == 2
+
+
+def test_options_come_in_any_order(run, trained, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("good\n")
+    expected = run("predict", trained, source)[1]
+    assert len(expected.splitlines()) == 2
+    told = (trained, source)
+    for n, order in enumerate(
+        [
+            (*told, "--output", "O", "--device", "cpu"),
+            ("--output", "O", *told),
+            (trained, "--output", "O", source),
+            (trained, "--output", "O", "--device=cpu", "--", source),
+            ("--output", "O", "--", *told),
+        ]
+    ):
+        output = tmp_path / f"{n}.tsv"
+        status, out, err = run("predict", *(output if word == "O" else word for word in order))
+        assert (status, out, err) == (0, "", ""), order
+        assert output.read_text() == expected
+    assert run("predict", trained, "--device", "cpu", stdin="good\n")[1] == expected
+    assert run("predict", "--device", "cpu", trained, "-", stdin="good\n")[1] == expected
+    path = reviews(tmp_path / "a.csv")
+    assert run("evaluate", trained, "--device", "cpu", path)[0] == 0
+    assert (
+        run("train", "classify", "--epochs", "1", *QUICK, path, "--folder", tmp_path / "r")[0] == 0
+    )
 
 
 def test_called_wrongly(run, tmp_path):
@@ -65,7 +112,12 @@ def test_called_wrongly(run, tmp_path):
     for arguments, message in (
         (("train",), "TASK"),
         (("train", "sort", path), "TASK: expected one of classify, lm, tag, forecast"),
-        (("train", "classify"), "PATH"),
+        (("train", "classify"), "FILE"),
+        (("train", "--epochs", "3", "classify", path), "TASK FILE [OPTION ...]"),
+        (("predict",), "usage: python -m companion predict"),
+        (("predict", "run", "a", "b"), "unrecognized arguments: b"),
+        (("evaluate", "run"), "required: FILE"),
+        (("resume", "run", "--epochs", "3"), "usage: python -m companion resume"),
         (("train", "classify", path, "--hiden-size", "3"), "--hidden-size"),
         (("train", "classify", path, "--epochs", "many"), "many"),
         (("train", "classify", path, "--cell", "elman"), "--cell: expected one of"),
@@ -78,7 +130,8 @@ def test_called_wrongly(run, tmp_path):
 def test_train_without_tyro(run, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tyro", None)
     status, _, err = run("train", "classify", tmp_path / "a.csv")
-    assert status == 1 and 'pip install "recurrence-companion[train]"' in err
+    (command,) = re.findall("pip install .*", err)
+    assert status == 1 and f"`{command}`" in (ROOT / "README.md").read_text()
 
 
 def test_from_a_file_to_predictions(run, tmp_path, monkeypatch):
@@ -124,13 +177,20 @@ def test_what_is_refused(run, trained, tmp_path):
         (("train", "classify", path, "--folder", tmp_path), "is not empty; take another"),
         (("train", "classify", path, "--folder", path), "is a file; take another --folder"),
         (("train", "classify", path, "--folder", path / "x"), "cannot be written to"),
-        (("train", "classify", path, "--device", "abacus"), "there is no such device"),
+        *(
+            (("train", "classify", path, "--device", device), f"--device {device}: no device")
+            for device in ("abacus", "meta", "vulkan", "cuda:99", "0", "")
+        ),
+        (("predict", trained, path, "--device", "meta"), "hold no values"),
         (("train", "classify", tmp_path / "b.csv"), "b.csv: there is no such file"),
         (("evaluate", tmp_path, path), "has no model.safetensors"),
         (("evaluate", trained, path, "--output", tmp_path / "x"), "no numbers for single lines"),
         (("predict", trained, path, "--output", path), "is the input itself"),
         (("predict", trained, path, "--output", tmp_path), "expected a file, got the folder"),
-        (("predict", trained, path, "--output", "/no/such/x"), "No such file or directory"),
+        (("predict", trained, path, "--output", "/no/such/x"), "--output: /no/such/x cannot be"),
+        (("evaluate", tmp_path / "c", path), "/c: there is no such folder or file; expected"),
+        (("evaluate", "/dev/null", path), "/dev/null: that is no file; expected a run's folder"),
+        (("resume", path), "expected the folder of a run, got a file"),
         (("predict", trained, path, "--top-k", "3"), "--top-k is for language models (lm)"),
         (("predict", trained, tmp_path / "b.txt"), "b.txt: there is no such file"),
         (("resume", tmp_path), "there is no run here (config.json is missing)"),
@@ -141,6 +201,103 @@ def test_what_is_refused(run, trained, tmp_path):
     assert (trained / "model.safetensors").read_bytes() == before
     status, out, _ = run("resume", trained)
     assert status == 0 and "this run is over" in out
+
+
+def test_a_device_that_is_not_there(run, trained, monkeypatch):
+    monkeypatch.setenv("COMPANION_DEVICE", "abacus")
+    status, _, err = run("predict", trained, stdin="a\n")
+    assert status == 1 and "--device" not in err and "hold" not in err
+    assert err == (
+        "error: COMPANION_DEVICE: no device to train on: must be cpu, cuda, cuda:N or mps, got "
+        "'abacus'\n"
+    )
+
+
+def test_a_run_from_standard_input_has_a_name():
+    kind = TASKS["classify"]
+    assert default_folder(kind, "-") == Path("runs/stdin-classify")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+def test_a_report_that_cannot_be_written_does_not_end_a_training(run, tmp_path, monkeypatch):
+    """A reader that has seen enough is no error; a full disk is one, said when all is done."""
+    told = ("train", "classify", reviews(tmp_path / "a.csv"), *QUICK, "--epochs", "3", "--folder")
+    assert run(*told, tmp_path / "whole")[0] == 0
+    child = begun((*told, tmp_path / "head"), stderr=subprocess.PIPE)
+    assert child.stdout.readline().startswith("classify: ")
+    child.stdout.close()
+    assert (child.wait(), child.stderr.read()) == (0, "")
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        status, _, err = run(*told, tmp_path / "full")
+    assert status == 1 and err == (
+        "error: the report could not be written: No space left on device; the run is whole, and "
+        f"its numbers are in {tmp_path / 'full' / 'metrics.json'}\n"
+    )
+    for name in ("metrics.json", "model.safetensors"):
+        whole, *others = (
+            (tmp_path / run / name).read_bytes() for run in ("whole", "head", "full")
+        )
+        assert others == [whole, whole]
+
+
+def test_a_report_without_a_test_part_says_so(run, tmp_path):
+    told = ("train", "classify", reviews(tmp_path / "a.csv"), *QUICK, "--folder", tmp_path / "run")
+    end = "better on the data that it was trained on\n"
+    out = run(*told, "--epochs", "1", "--valid-share", "0", "--test-share", "0")[1]
+    assert out.splitlines(keepends=True)[-2].endswith(end)
+
+
+def test_a_label_that_the_output_lacks_does_not_end_a_training(monkeypatch, tmp_path):
+    path = reviews(tmp_path / "a.csv")
+    path.write_text(path.read_text(encoding="utf-8").replace(",+", ",bon\u00e9"), encoding="utf-8")
+    data = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(data, encoding="ascii"))
+    told = ("train", "classify", path, *QUICK, "--epochs", "1", "--folder", tmp_path / "run")
+    assert cli.main([str(part) for part in told]) == 0
+    assert b"always 'bon\\xe9'" in data.getvalue() or b"of always '-'" in data.getvalue()
+    assert (tmp_path / "run/model.safetensors").exists()
+
+
+@pytest.mark.parametrize("when", ["reading", "training"])
+def test_interrupted(run, monkeypatch, tmp_path, when):
+    """To go on is promised where this run has begun: not before, nor for another run."""
+    path, folder = reviews(tmp_path / "a.csv"), tmp_path / "run"
+
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    told = ("train", "classify", path, *QUICK, "--epochs", "1", "--folder", folder)
+    note = f"note: `python -m companion resume {folder}` goes on from here\n"
+    with monkeypatch.context() as patch:
+        if when == "reading":
+            patch.setattr(TASKS["classify"], "read", interrupt)
+        else:
+            patch.setattr(running, "Trainer", interrupt)
+        status, _, err = run(*told)
+        assert (status, err) == (130, ("" if when == "reading" else note) + "stopped\n")
+        assert folder.exists() == (when == "training")
+        patch.setattr(TASKS["classify"], "read", interrupt)
+        again = run(*told)
+        assert (again[0], again[2]) == (130, "stopped\n")
+        if when == "training":
+            status, _, err = run("resume", folder)
+            assert (status, err) == (130, note + "stopped\n")
+    if when == "training":
+        assert run("resume", folder)[0] == 0 and (folder / "model.safetensors").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such shell")
+def test_no_standard_input(trained):
+    done = subprocess.run(
+        f"{sys.executable} -m companion predict {trained} <&-",
+        shell=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 1 and done.stderr.startswith("error: standard input: ")
+    assert "closed" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_hostile_model_or_configuration(run, trained, tmp_path):

@@ -6,7 +6,8 @@ import argparse
 import textwrap
 from typing import TYPE_CHECKING
 
-from companion.commands.frame import OK, USAGE, CommandError, add_action, width
+from companion.commands.frame import OK, USAGE, CommandError, Parser, add_action, width
+from companion.interrupts import importing
 
 if TYPE_CHECKING:
     from companion.data import DataSet
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["data"]
 
 
-def data(parser: argparse.ArgumentParser) -> None:
+def data(parser: Parser) -> None:
     """List, describe, fetch and check the data sets of the book."""
     parser.epilog = textwrap.dedent(
         """\
@@ -55,7 +56,8 @@ def data(parser: argparse.ArgumentParser) -> None:
 
 
 def data_list(options: argparse.Namespace) -> int:
-    from companion.data import CATALOGUE
+    with importing():
+        from companion.data import CATALOGUE
 
     entries = [e for e in CATALOGUE.values() if options.kind in (None, e.kind)]
     rows = [("NAME", "KIND", "TASK", "SIZE", "LICENSE")]
@@ -70,7 +72,8 @@ def data_list(options: argparse.Namespace) -> int:
 
 
 def data_info(options: argparse.Namespace) -> int:
-    from companion.data.fetching import folder_of
+    with importing():
+        from companion.data.fetching import folder_of
 
     entry = _entry(options.name)
     fields = ["task", "size", "license", "source", "citation", "kind", "notes"]
@@ -92,7 +95,8 @@ def data_info(options: argparse.Namespace) -> int:
 
 
 def data_fetch(options: argparse.Namespace) -> int:
-    from companion.data import DataError, fetch
+    with importing():
+        from companion.data import DataError, fetch
 
     entries = [_entry(name) for name in options.names]  # a typing error stops us before any work
     failures = []
@@ -111,8 +115,9 @@ def data_fetch(options: argparse.Namespace) -> int:
 
 
 def data_verify(options: argparse.Namespace) -> int:
-    from companion.data import verify
-    from companion.data.catalogue import CATALOGUE
+    with importing():
+        from companion.data import verify
+        from companion.data.catalogue import CATALOGUE
 
     entries = [_entry(name) for name in options.names]
     states = [state for e in entries for state in verify(e.name)] if entries else verify()
@@ -141,7 +146,8 @@ def data_verify(options: argparse.Namespace) -> int:
 
 
 def _entry(name: str) -> DataSet:
-    from companion.data.catalogue import find
+    with importing():
+        from companion.data.catalogue import find
 
     try:
         return find(name)

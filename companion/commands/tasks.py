@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
-import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING
 
-from companion.commands.frame import FAILED, OK, USAGE, CommandError
+from companion.commands.frame import FAILED, OK, USAGE, CommandError, Parser
+from companion.commands.options import DEVICE, read_call
+from companion.commands.output import Report, warn, write
+from companion.interrupts import importing
 
 if TYPE_CHECKING:
     from companion.tasks import Request, Task
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "predict", "resume", "train"]
 
 FOLDER = "folder of a run, or its model.safetensors"
-DEVICE = "cpu, cuda, cuda:N or mps; default: what COMPANION_DEVICE names, else cpu"
 
 
-def train(parser: argparse.ArgumentParser) -> None:
+def train(parser: Parser) -> None:
     """Train a network on your own file."""
     parser.epilog = textwrap.dedent(
         """\
@@ -45,6 +45,7 @@ def train(parser: argparse.ArgumentParser) -> None:
           python -m companion train forecast hourly.csv --target load --season 24
         """
     )
+    parser.usage = "%(prog)s [-h] TASK FILE [OPTION ...]"
     parser.add_argument("task", metavar="TASK", help="classify, lm, tag or forecast")
     parser.add_argument(
         "rest", metavar="FILE [OPTION ...]", nargs=argparse.REMAINDER, help="see TASK --help"
@@ -52,7 +53,7 @@ def train(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run_train)
 
 
-def resume(parser: argparse.ArgumentParser) -> None:
+def resume(parser: Parser) -> None:
     """Go on with a run that was stopped."""
     parser.epilog = textwrap.dedent(
         """\
@@ -63,12 +64,13 @@ def resume(parser: argparse.ArgumentParser) -> None:
           python -m companion resume runs/reviews-classify
         """
     )
+    parser.mixed = True
     parser.add_argument("folder", metavar="FOLDER", help="folder of the run")
-    parser.add_argument("--device", help=DEVICE)
+    parser.add_argument("--device", metavar="DEVICE", help=DEVICE)
     parser.set_defaults(run=run_resume)
 
 
-def evaluate(parser: argparse.ArgumentParser) -> None:
+def evaluate(parser: Parser) -> None:
     """Measure a trained network, and what needs no network, on a file."""
     parser.epilog = textwrap.dedent(
         """\
@@ -80,24 +82,29 @@ def evaluate(parser: argparse.ArgumentParser) -> None:
           python -m companion evaluate runs/novel-lm other.txt --output lines.tsv
         """
     )
+    parser.mixed = True
     parser.add_argument("folder", metavar="FOLDER", help=FOLDER)
-    parser.add_argument("file", metavar="FILE", help="with what is to be predicted")
-    parser.add_argument("--output", metavar="PATH", help="numbers of each line, where there are")
-    parser.add_argument("--device", help=DEVICE)
+    parser.add_argument("file", metavar="FILE", help="in the form of the training data")
+    parser.add_argument(
+        "--output", metavar="FILE", help="lm only: for the perplexity of each line"
+    )
+    parser.add_argument("--device", metavar="DEVICE", help=DEVICE)
     parser.set_defaults(run=run_evaluate)
 
 
-def predict(parser: argparse.ArgumentParser) -> None:
+def predict(parser: Parser) -> None:
     """Predict with a trained network, from a file or line by line."""
     parser.epilog = textwrap.dedent(
         """\
         what comes in, and what goes out, in the same order:
-          classify   a text a line, or a table      label and probabilities, tabs between
+          classify   a text a line; or a table,     label and probabilities, tabs between
+                     .csv, .tsv, .jsonl
           lm         the beginning of a text a line the text, continued
           tag        a sentence a line, its tokens  token, tab, tag; an empty line after
                      between spaces; or .conll,     each sentence
                      .conllu
           forecast   the series up to now, CSV      the next rows, CSV
+        A file whose name ends as that of the training data is read as they were.
 
         examples:
           echo "What a day!" | python -m companion predict runs/reviews-classify
@@ -106,12 +113,13 @@ def predict(parser: argparse.ArgumentParser) -> None:
           python -m companion predict runs/hourly-forecast hourly.csv
         """
     )
+    parser.mixed = True
     parser.add_argument("folder", metavar="FOLDER", help=FOLDER)
     parser.add_argument(
         "file", metavar="FILE", nargs="?", default="-", help="default: -, the standard input"
     )
-    parser.add_argument("--output", metavar="PATH", help="a file in place of standard output")
-    parser.add_argument("--device", help=DEVICE)
+    parser.add_argument("--output", metavar="FILE", help="in place of the standard output")
+    parser.add_argument("--device", metavar="DEVICE", help=DEVICE)
     draws = parser.add_argument_group("lm only")
     draws.add_argument("--tokens", type=int, metavar="N", help="how many to draw (200)")
     draws.add_argument(
@@ -124,87 +132,73 @@ def predict(parser: argparse.ArgumentParser) -> None:
 
 
 def run_train(options: argparse.Namespace) -> int:
-    from companion.tasks import TASKS
-    from companion.tasks import train as run
-    from companion.tasks.running import default_folder
+    with importing():
+        from companion.tasks import TASKS
+        from companion.tasks import train as run
+        from companion.tasks.running import default_folder
 
     if options.task not in TASKS:
         known = ", ".join(TASKS)
         raise CommandError(f"TASK: expected one of {known}, got {options.task!r}", USAGE)
     kind = TASKS[options.task]
-    try:
-        import tyro
-    except ModuleNotFoundError:
-        raise CommandError(
-            '`train` needs tyro, which is not installed: pip install "recurrence-companion[train]"'
-        ) from None
-    text = tyro.conf.arg
-    call = dataclasses.make_dataclass(
-        "Call",
-        [
-            ("file", Annotated[tyro.conf.Positional[Path], text(help="The data.")]),
-            ("settings", Annotated[kind.Settings, text(name="")]),
-            (
-                "folder",
-                Annotated[
-                    Path | None, text(help=f"For the run; default: runs/<FILE>-{kind.name}.")
-                ],
-                None,
-            ),
-            ("device", Annotated[str | None, text(help=DEVICE)], None),
-        ],
-    )
     with _explained(USAGE):
         try:
-            given: Any = tyro.cli(
-                call,
-                prog=f"python -m companion train {kind.name}",
-                description=f"{kind.summary[0].upper()}{kind.summary[1:]}.\n\n{kind.example}",
-                args=options.rest,
-            )
+            call = read_call(kind, options.rest)
         except SystemExit as stop:  # after --help, or with the usage on stderr
             return stop.code if isinstance(stop.code, int) else USAGE
-    folder = given.folder or default_folder(kind, given.file)
+    folder = Path(call.folder) if call.folder is not None else default_folder(kind, call.file)
+    begun, report = folder / "config.json", Report()
+    before = begun.exists()
     with _explained():
         try:
-            run(kind, given.file, given.settings, folder=folder, device=given.device, say=_say)
+            run(kind, call.file, call.settings, folder=folder, device=call.device, say=report)
         except KeyboardInterrupt:
-            _warn(f"`python -m companion resume {folder}` goes on from here")
+            if begun.exists() and not before:  # else there is nothing yet to go on with
+                warn(f"`python -m companion resume {folder}` goes on from here")
             raise
+    report.end(folder)
     return OK
 
 
 def run_resume(options: argparse.Namespace) -> int:
-    from companion.tasks import resume as run
+    with importing():
+        from companion.tasks import resume as run
 
+    report = Report()
     with _explained():
-        run(options.folder, device=options.device, say=_say)
+        try:
+            run(options.folder, device=options.device, say=report)
+        except KeyboardInterrupt:
+            warn(f"`python -m companion resume {options.folder}` goes on from here")
+            raise
+    report.end(options.folder)
     return OK
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
-    from companion.tasks import evaluate as run
-    from companion.tasks import load
-    from companion.tasks.running import report
+    with importing():
+        from companion.tasks import evaluate as run
+        from companion.tasks import load
+        from companion.tasks.reporting import report
 
     with _explained():
         task = load(options.folder, options.device)
         if options.output is not None:
-            lines = task.details(options.file)
-            _write(lines, options.output, options.file)
+            write(task.details(options.file), options.output, options.file)
         for line in report(task, {"file": run(task, options.file)}):
             print(line)
     return OK
 
 
 def run_predict(options: argparse.Namespace) -> int:
-    from companion.tasks import load
+    with importing():
+        from companion.tasks import load
 
     with _explained():
         task = load(options.folder, options.device)
-        lines = task.predict(options.file, _request(options, task), _warn)
+        lines = task.predict(options.file, _request(options, task), warn)
         if options.output is not None:
-            _write(lines, options.output, options.file)
+            write(lines, options.output, options.file)
         else:
             for line in lines:
                 print(line, flush=True)
@@ -220,40 +214,6 @@ def _request(options: argparse.Namespace, task: Task) -> Request:
         option = "--" + next(iter(given)).replace("_", "-")
         raise SettingsError(f"{option} is for language models (lm); this is {task.name}")
     return Request(**given)
-
-
-def _write(lines: Iterator[str], output: str, file: str) -> None:
-    """Write lines into a file, which is there when all of them are."""
-    path = Path(output)
-    if path.exists() and Path(file).exists() and path.samefile(file):
-        raise CommandError(f"--output: {output} is the input itself")
-    if path.is_dir():
-        raise CommandError(f"--output: expected a file, got the folder {output}")
-    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
-        with open(path, "w", encoding="utf-8", newline="\n") as stream:
-            _copy(lines, stream)
-        return
-    path = path.resolve()  # a link stays one, and what it points at is written
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "w", encoding="utf-8", newline="\n") as stream:
-            _copy(lines, stream)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _copy(lines: Iterator[str], stream: TextIO) -> None:
-    for line in lines:
-        stream.write(line + "\n")
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
-def _warn(line: str) -> None:
-    print(f"note: {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager

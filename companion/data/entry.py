@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-__all__ = ["DataFile", "DataSet"]
+__all__ = ["DataFile", "DataSet", "not_installed"]
 
 Kind = Literal["vendored", "pip", "download", "generated"]
 HASH = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
@@ -110,3 +110,17 @@ class DataSet:
             "download": f'python -m companion data fetch {self.name}, then load("{self.name}")',
             "generated": f'load("{self.name}"); it is computed',
         }[self.kind]
+
+
+def not_installed(name: str, package: str) -> ImportError:
+    """The error of a data set whose pip package is not there.
+
+    Example:
+        >>> raise not_installed("digits", "scikit-learn")
+        Traceback (most recent call last):
+        ImportError: the data set 'digits' comes with the package scikit-learn, which is not ...
+    """
+    return ImportError(
+        f"the data set {name!r} comes with the package {package}, which is not installed; "
+        f"run: pip install {package}"
+    )

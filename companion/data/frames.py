@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from companion.checks import check_sizes
+from companion.data.entry import not_installed
 from companion.data.labelled import FILES, Labelled
 from companion.reproduce import cpu_generator
 
@@ -127,10 +128,7 @@ def load_basic_motions() -> dict[str, Recordings]:
             folder = Path(place) / "datasets" / "data" / "BasicMotions"
             if folder.is_dir():
                 return {part: _motions(folder, part) for part in ("train", "test")}
-    raise ImportError(
-        "the data set 'basic-motions' comes with the package aeon, which is not installed; "
-        "run: pip install aeon"
-    )
+    raise not_installed("basic-motions", "aeon")
 
 
 def _motions(folder: Path, part: str) -> Recordings:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from companion.checks import check_number
+from companion.data.entry import not_installed
 from companion.reproduce import cpu_generator
 
 __all__ = ["Digits", "Labelled", "Split", "Surnames", "load_digits", "load_surnames"]
@@ -241,10 +242,7 @@ def load_digits() -> Digits:
     try:
         from sklearn.datasets import load_digits as read
     except ImportError as error:
-        raise ImportError(
-            "the data set 'digits' comes with the package scikit-learn, which is not installed; "
-            "run: pip install scikit-learn"
-        ) from error
+        raise not_installed("digits", "scikit-learn") from error
     bunch = read()
     return Digits(
         labels=torch.tensor(bunch.target, dtype=torch.int64, device="cpu"),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from companion.data.entry import not_installed
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -65,8 +67,5 @@ def _statsmodels(name: str) -> Any:
     try:
         from statsmodels import datasets
     except ImportError as error:
-        raise ImportError(
-            f"the data set {name!r} comes with the package statsmodels, which is not installed; "
-            "run: pip install statsmodels"
-        ) from error
+        raise not_installed(name, "statsmodels") from error
     return getattr(datasets, name)

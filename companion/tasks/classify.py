@@ -17,9 +17,11 @@ from companion.data.tokenizing import basic_english
 from companion.data.vocabulary import build_vocab_from_iterator
 from companion.models.classifier import TextClassifier, classification_objective
 from companion.models.sampling import evaluating
-from companion.tasks.files import STDIN, FileError, read_table
+from companion.tasks.files import STDIN, FileError, Rows, ending_of, source_name
 from companion.tasks.inputs import text_lines
-from companion.tasks.settings import Settings, SettingsError
+from companion.tasks.known import check_counts, check_labels
+from companion.tasks.settings import Settings, SettingsError, check_separator
+from companion.tasks.tables import read_table
 from companion.tasks.task import UNKNOWN, Parts, Request, RowBatches, Task, divide, vocabulary
 from companion.train.processes import Alone
 
@@ -38,6 +40,10 @@ examples:
   python -m companion train classify names.tsv --text name --label country --units characters
   python -m companion evaluate runs/reviews-classify other.csv
   echo "What a day!" | python -m companion predict runs/reviews-classify
+
+FILE may be -, the standard input. `predict` takes such a table too; of standard input and of any
+other file, such as .txt, it takes a text a line. (A table whose name ends otherwise is read with
+commas, and `evaluate` and `predict` read files of that ending so, too.)
 
 A tenth of the rows is set aside for validation, a tenth for the test, unless they have files of
 their own. The report compares the network with always naming the most frequent label.
@@ -72,6 +78,11 @@ class ClassifySettings(Settings):
     pooling: Literal["last", "mean", "max", "attention"] = "max"
     """What is kept of the outputs of all tokens."""
 
+    def __post_init__(self) -> None:
+        """Raise ``SettingsError`` for what has no meaning."""
+        super().__post_init__()
+        check_separator(self.separator)
+
     def sizes(self) -> tuple[str, ...]:
         """The settings that are numbers of at least 1."""
         return (*super().sizes(), "max_tokens", "embedding_dim")
@@ -79,11 +90,22 @@ class ClassifySettings(Settings):
 
 @dataclass(frozen=True)
 class ClassifyKnown:
-    """The vocabulary, the labels, and how often each was seen in training."""
+    """The vocabulary, the labels, how often each was seen, and how the training file ended."""
 
     tokens: tuple[str, ...]
     labels: tuple[str, ...]
     counts: tuple[int, ...]
+    ending: str
+
+    def __post_init__(self) -> None:
+        """Raise ``SettingsError`` for what training cannot have found."""
+        if not self.labels or len(self.labels) != len(self.counts):
+            raise SettingsError(
+                "labels, counts: expected labels, and a count for each, got "
+                f"{len(self.labels)} and {len(self.counts)}"
+            )
+        check_labels("labels", self.labels)
+        check_counts("counts", self.counts)
 
 
 class Example(NamedTuple):
@@ -109,16 +131,16 @@ class Classify(Task):
         super().__init__(settings, known, device)
 
     @classmethod
-    def read(cls, path: str | Path, settings: Any, known: Any = None) -> list[Example]:
+    def read(cls, path: str | Path, settings: Any, known: Any = None) -> Rows[Example]:
         """Read texts and labels."""
-        examples = []
-        _, rows = read_table(path, (settings.text, settings.label), settings.separator)
-        for line, values in rows:
+        examples: Rows[Example] = Rows(path=path)
+        wanted, trained = (settings.text, settings.label), known.ending if known else None
+        for line, values in read_table(path, wanted, settings.separator, trained).rows:
             for name in (settings.text, settings.label):
                 if not values[name].strip():
                     raise FileError(path, "expected a text, got an empty one", line, name)
             label = values[settings.label].strip()
-            if any(mark in label for mark in "\t\n"):
+            if any(mark in label for mark in "\t\n\r"):
                 fault = f"expected a label without tabs and ends of line, got {label!r:.60}"
                 raise FileError(path, fault, line, settings.label)
             if known is not None and label not in known.labels:
@@ -140,12 +162,12 @@ class Classify(Task):
         return examples
 
     @classmethod
-    def divide(cls, whole: list[Example], settings: Any) -> Parts:
+    def divide(cls, whole: Rows[Example], settings: Any) -> Parts:
         """Divide the rows at random."""
         return divide(whole, settings, lambda row: [row.label])
 
     @classmethod
-    def learn(cls, train: list[Example], settings: Any) -> ClassifyKnown:
+    def learn(cls, train: Rows[Example], settings: Any) -> ClassifyKnown:
         """Count tokens and labels."""
         cut = basic_english if settings.units == "words" else list
         vocab = build_vocab_from_iterator(
@@ -154,14 +176,18 @@ class Classify(Task):
             max_tokens=max(settings.max_tokens, 2),
         )
         counts = Counter(row.label for row in train)
-        labels = tuple(sorted(counts))
-        return ClassifyKnown(tuple(vocab.get_itos()), labels, tuple(counts[x] for x in labels))
+        labels, tokens = tuple(sorted(counts)), tuple(vocab.get_itos())
+        if len(tokens) < 2:
+            raise SettingsError(
+                f"{source_name(train.path)}: expected {settings.units} in the texts, got none in "
+                f"{len(train)} rows"
+            )
+        numbers = tuple(counts[label] for label in labels)
+        return ClassifyKnown(tokens, labels, numbers, ending_of(train.path))
 
     def make_model(self, device: Any) -> TextClassifier:
         """Embeddings, a recurrence, pooling, scores."""
         s = self.settings
-        if not self.known.labels or len(self.known.labels) != len(self.known.counts):
-            raise SettingsError("expected labels, and a count for each")
         return TextClassifier(
             len(self.known.tokens),
             len(self.known.labels),
@@ -252,9 +278,9 @@ class Classify(Task):
     ) -> Iterator[str]:
         """A header, then for each text its label and the probability of every label."""
         yield "\t".join(["label", *self.known.labels])
-        column = self.settings.text
+        column, separator = self.settings.text, self.settings.separator
         chunk = 1 if str(path) == STDIN else self.settings.batch_size
-        for texts in text_lines(path, column, self.settings.separator, chunk, warn):
+        for texts in text_lines(path, column, separator, self.known.ending, chunk, warn):
             kept = [text for text in texts if text.strip()]
             answers = iter(self.logits(kept).softmax(1).tolist() if kept else [])
             for text in texts:

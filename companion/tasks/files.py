@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import hashlib
+import os
 import re
+import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
-__all__ = ["FileError", "Row", "read_lines", "read_sentences", "read_table", "source_name"]
+from companion.train.storage import digest
+
+__all__ = [
+    "STDIN",
+    "FileError",
+    "Rows",
+    "digest_of",
+    "ending_of",
+    "is_stream",
+    "read_bytes",
+    "read_lines",
+    "read_text",
+    "source_name",
+    "standard_input",
+]
+
+T = TypeVar("T")
 
 STDIN = "-"
-LONGEST_FIELD = 10_000_000  # characters; csv's own limit cuts off longer documents
+STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # what is read there is gone
 PACKED = {
     b"\x1f\x8b": "gzip; unpack it first (gunzip)",
     b"PK\x03\x04": "zip, as spreadsheets are; save it as CSV in UTF-8",
     b"BZh": "bzip2; unpack it first (bunzip2)",
     b"\xfd7zXZ": "xz; unpack it first (unxz)",
 }
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+MARKS = {  # that of UTF-32 begins with that of UTF-16
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+NO_FILES = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe; give what comes out of it as standard input, FILE being -"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+_kept: dict[str, tuple[object, bytes]] = {}  # what came out of streams, and of which
+_digests: dict[str, str] = {}
 
 
 class FileError(ValueError):
@@ -47,11 +78,12 @@ class FileError(ValueError):
         super().__init__(f"{where}: {fault}")
 
 
-class Row(NamedTuple):
-    """A row of a table: its line in the file, and what each column holds."""
+class Rows(list[T]):
+    """What was read from a file, row by row, and which file it was."""
 
-    line: int
-    values: dict[str, str]
+    def __init__(self, rows: Iterable[T] = (), path: str | Path = "") -> None:
+        super().__init__(rows)
+        self.path = path
 
 
 def source_name(path: str | Path) -> str:
@@ -59,36 +91,83 @@ def source_name(path: str | Path) -> str:
     return "standard input" if str(path) == STDIN else str(path)
 
 
+def ending_of(path: str | Path) -> str:
+    """The end of a file's name, from its last point on, in small letters.
+
+    Example:
+        >>> ending_of("data/Reviews.CSV"), ending_of("-")
+        ('.csv', '')
+    """
+    return Path(path).suffix.lower()
+
+
+def is_stream(path: str | Path) -> bool:
+    """Whether what is read there is gone afterwards: standard input, ``<(command)`` of a shell."""
+    return str(path) == STDIN or str(path).startswith(STREAMS)
+
+
+def standard_input() -> Any:
+    """The standard input, in bytes."""
+    if sys.stdin is None:
+        raise FileError(STDIN, "expected data, but it is closed")
+    return sys.stdin.buffer
+
+
+def digest_of(path: str | Path) -> str:
+    """The SHA-256 of what was read under this name last; of a file that was not read, its own."""
+    return _digests.get(str(path)) or digest(Path(path))
+
+
 def read_bytes(path: str | Path) -> bytes:
-    """A whole file, or the standard input for ``-``; refused if it cannot be text."""
-    if str(path) == STDIN:
-        data = sys.stdin.buffer.read()
-    else:
-        where = Path(path)
-        if where.is_dir():
-            raise FileError(path, "expected a file, got a folder")
-        try:
-            data = where.read_bytes()
-        except FileNotFoundError:
-            raise FileError(path, "there is no such file") from None
-        except OSError as error:
-            raise FileError(path, f"cannot be read: {error.strerror}") from error
+    """A whole file, or a stream, which is read once and kept; refused if it cannot be text."""
+    try:
+        data = _from_stream(path) if is_stream(path) else _from_file(path)
+    except FileNotFoundError:
+        raise FileError(path, "there is no such file") from None
+    except OSError as error:
+        raise FileError(path, f"cannot be read: {error.strerror or error}") from error
+    except MemoryError:
+        raise FileError(path, "does not fit into memory") from None
+    _digests[str(path)] = hashlib.sha256(data).hexdigest()
     for magic, what in PACKED.items():
         if data.startswith(magic):
             raise FileError(path, f"expected text, got a packed file ({what})")
-    if data.startswith(UTF_16):
-        raise FileError(path, "expected UTF-8, got UTF-16; save it as UTF-8")
+    for mark, what in MARKS.items():
+        if data.startswith(mark):
+            raise FileError(path, f"expected UTF-8, got {what}; save it as UTF-8")
     return data
+
+
+def _from_file(path: str | Path) -> bytes:
+    kind = os.stat(path).st_mode
+    for is_it, what in NO_FILES:
+        if is_it(kind):
+            raise FileError(path, f"expected a file, got {what}")
+    return Path(path).read_bytes()
+
+
+def _from_stream(path: str | Path) -> bytes:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise FileError(path, "expected a file, which several processes can read; got a stream")
+    own = str(path) == STDIN
+    source: object = standard_input() if own else (os.stat(path).st_dev, os.stat(path).st_ino)
+    kept = _kept.get(str(path))
+    if kept is None or kept[0] != source:
+        data = standard_input().read() if own else Path(path).read_bytes()
+        kept = _kept[str(path)] = source, data
+    return kept[1]
 
 
 def read_text(path: str | Path) -> str:
     """A file's text: UTF-8 with or without a byte order mark, every end of line a ``\\n``."""
     data = read_bytes(path)
     if b"\0" in data:
-        at = data.index(b"\0")
-        line, byte = _position(data, at)
+        line, byte = _position(data, data.index(b"\0"))
         raise FileError(
-            path, f"expected text, got the byte 0 (byte {byte} of the line); a binary file?", line
+            path,
+            f"expected text in UTF-8, got the byte 0 (byte {byte} of the line); a binary file, or "
+            "UTF-16?",
+            line,
         )
     try:
         text = data.decode("utf-8")
@@ -115,152 +194,3 @@ def _position(data: bytes, at: int) -> tuple[int, int]:
 def read_lines(path: str | Path) -> list[str]:
     """The lines of a text, without their ends."""
     return read_text(path).removesuffix("\n").split("\n")
-
-
-def read_table(
-    path: str | Path, wanted: Iterable[str], separator: str | None = None
-) -> tuple[list[str], list[Row]]:
-    r"""A table with a header, or JSON Lines: an object a line.
-
-    Args:
-        path: the ending says what it is: ``.tsv`` and ``.tab`` have tabs, ``.jsonl`` and
-            ``.ndjson`` objects, all others commas.
-        wanted: columns that must be there.
-        separator: a character, in place of what the ending says. Between tabs a quotation mark is
-            a character like others; otherwise it encloses fields, as in RFC 4180.
-
-    Returns:
-        The names of the columns, and the rows; empty lines are no rows.
-
-    Raises:
-        FileError: the file, the line and what is wrong with it.
-    """
-    ending = Path(path).suffix.lower()
-    text = read_text(path)
-    if separator is None and ending in (".jsonl", ".ndjson"):
-        header, rows = _objects(path, text)
-    else:
-        header, rows = _fields(path, text, separator or _separator(ending))
-    for name in wanted:
-        if header.count(name) != 1:
-            how = "none" if name not in header else f"{header.count(name)} of them"
-            known = ", ".join(map(repr, header))
-            raise FileError(
-                path, f"expected one column {name!r}, got {how}; the columns are {known}", 1
-            )
-    if not rows:
-        raise FileError(path, "expected rows after the header, got none")
-    return header, rows
-
-
-def _separator(ending: str) -> str:
-    return "\t" if ending in (".tsv", ".tab") else ","
-
-
-def _fields(path: str | Path, text: str, separator: str) -> tuple[list[str], list[Row]]:
-    if len(separator) != 1 or separator in '"\n':
-        raise FileError(path, f"separator: expected one character, got {separator!r}")
-    source = io.StringIO(text, newline="")
-    options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if separator == "\t" else {}
-    reader = csv.reader(source, delimiter=separator, strict=True, **options)
-    limit = csv.field_size_limit(LONGEST_FIELD)
-    header: list[str] | None = None
-    rows, line = [], 1
-    try:
-        for fields in reader:
-            if header is None and fields:
-                header = [name.strip() for name in fields]
-            elif fields and header is not None:
-                if len(fields) != len(header):
-                    raise FileError(
-                        path,
-                        f"expected {len(header)} columns as in the header "
-                        f"({', '.join(header)}), got {len(fields)}; "
-                        "a field with a separator in it needs quotation marks",
-                        line,
-                    )
-                rows.append(Row(line, dict(zip(header, fields, strict=True))))
-            line = reader.line_num + 1
-    except csv.Error as error:
-        fault = str(error)
-        if "unexpected end" in fault or "larger than" in fault:
-            fault = "a quotation mark opens a field that is not closed"
-        raise FileError(path, f"expected CSV, but {fault}", line) from None
-    finally:
-        csv.field_size_limit(limit)
-    return header or [], rows
-
-
-def _objects(path: str | Path, text: str) -> tuple[list[str], list[Row]]:
-    rows: list[Row] = []
-    for line, content in enumerate(text.split("\n"), 1):
-        if not content.strip():
-            continue
-        try:
-            entry = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            fault = getattr(error, "msg", type(error).__name__)
-            raise FileError(path, f"expected a JSON object, but {fault}", line) from None
-        if not isinstance(entry, dict):
-            raise FileError(path, f"expected a JSON object, got {content[:40]}", line)
-        values = {}
-        for key, value in entry.items():
-            if isinstance(value, bool) or not isinstance(value, str | int | float | None):
-                continue  # nothing a task could use
-            values[key] = "" if value is None else str(value)
-        if rows and list(values) != list(rows[0].values):
-            lacks = [key for key in rows[0].values if key not in values]
-            if lacks:
-                raise FileError(
-                    path,
-                    f"expected a text or a number under {lacks[0]!r} as in line {rows[0].line}, "
-                    "got none",
-                    line,
-                )
-        rows.append(Row(line, values))
-    return list(rows[0].values) if rows else [], rows
-
-
-def read_sentences(
-    path: str | Path, tagged: bool = True
-) -> list[tuple[list[int], list[str], list[str]]]:
-    """Sentences in columns: a token a line, its tag last, an empty line between sentences.
-
-    Args:
-        path: columns stand apart by tabs, or else by spaces; further ones in between are passed
-            over, and so are sentences of one token ``-DOCSTART-``.
-        tagged: whether there must be a tag.
-
-    Returns:
-        For each sentence the lines of its tokens, the tokens, and their tags, if ``tagged``.
-
-    Raises:
-        FileError: the file, the line and what is wrong with it.
-    """
-    found: list[tuple[list[int], list[str], list[str]]] = []
-    begun = False
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            begun = False
-            continue
-        columns = line.split("\t") if "\t" in line else line.split()
-        columns = [column.strip() for column in columns]
-        if tagged and len(columns) < 2:
-            raise FileError(
-                path, f"expected a token and a tag, got one column: {line.strip()[:40]!r}", number
-            )
-        if not columns[0] or (tagged and not columns[-1]):
-            what = "token" if not columns[0] else "tag"
-            raise FileError(path, f"expected a {what}, got an empty column", number)
-        if columns[0] == "-DOCSTART-":
-            continue
-        if not begun:
-            found.append(([], [], []))
-            begun = True
-        found[-1][0].append(number)
-        found[-1][1].append(columns[0])
-        if tagged:
-            found[-1][2].append(columns[-1])
-    if not found:
-        raise FileError(path, "expected sentences, got none")
-    return found

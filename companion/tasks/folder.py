@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from companion.tasks.files import FileError
+from companion.tasks.files import (
+    STDIN,
+    FileError,
+    digest_of,
+    is_stream,
+    read_bytes,
+    standard_input,
+)
 from companion.tasks.settings import SettingsError, from_json, to_json
 from companion.tasks.task import Task
 from companion.train.storage import digest, write_bytes
@@ -25,7 +33,7 @@ class FolderError(ValueError):
 class RunFolder:
     """The folder of one run.
 
-    - ``config.json``: task, settings, and the SHA-256 of the data files;
+    - ``config.json``: task, settings, and the SHA-256 of the data files, under a seal;
     - ``checkpoints``: those of the trainer;
     - ``history.json``, ``metrics.json``: what it measured;
     - ``model.safetensors``: the weights, and all that a prediction needs beside them.
@@ -57,14 +65,16 @@ class RunFolder:
             what = "is not empty" if self.path.is_dir() else "is a file"
             raise FolderError(f"{self.path} {what}; take another --folder")
         known = {
-            part: {"path": str(p.absolute()), "sha256": digest(p)} for part, p in files.items()
+            part: {"path": str(p if is_stream(p) else p.absolute()), "sha256": digest_of(p)}
+            for part, p in files.items()
         }
         config = {"format": FORMAT, "version": VERSION, "task": task}
+        config |= {"settings": to_json(settings), "files": known}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self.write("config.json", {**config, "settings": to_json(settings), "files": known})
         except OSError as error:
             raise FolderError(f"{self.path} cannot be written to: {error.strerror}") from error
+        self.write("config.json", {**config, "seal": seal(config)})
 
     def read(self, tasks: Mapping[str, type[Task]]) -> tuple[type[Task], Any, dict[str, Path]]:
         """What the run was told: its task, its settings and its data files, none of them changed.
@@ -82,34 +92,73 @@ class RunFolder:
             )
         kind = task_named(config.get("task"), tasks, str(path))
         settings = from_json(kind.Settings, config.get("settings"), str(path))
-        files = {}
-        entries = config.get("files")
+        files, entries = {}, config.get("files")
         for part, entry in entries.items() if isinstance(entries, dict) else ():
             keys = entry if isinstance(entry, dict) else {}
             if part not in ("train", "valid", "test") or not isinstance(keys.get("path"), str):
                 raise FolderError(f"{path}: files: expected paths and digests, got {part!r:.40}")
             files[part] = Path(keys["path"])
-            if not files[part].is_file():
-                raise FileError(files[part], "there is no such file; the run was trained on it")
-            if digest(files[part]) != keys.get("sha256"):
-                raise FileError(
-                    files[part],
-                    "was changed since the run began (its SHA-256 is another); a resumed run "
-                    "needs the same data: put the file back, or train anew in another --folder",
-                )
         if "train" not in files:
             raise FolderError(f"{path}: files: expected 'train', got {sorted(files)}")
+        if config.get("seal") != seal(config):
+            raise FolderError(
+                f"{path}: was changed since the run began; a resumed run keeps its task and its "
+                "settings: put them back, or train anew in another --folder"
+            )
+        for part, file in files.items():
+            _check_data(file, config["files"][part]["sha256"])
         return kind, settings, files
 
     def write(self, name: str, value: Any) -> None:
-        """Write a value as JSON."""
+        """Write a value as JSON.
+
+        Raises:
+            FolderError: nothing can be written there.
+        """
         path = self.path / name
         partial = path.with_name(f".{name}.partial")
         try:
             write_bytes(partial, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
             os.replace(partial, path)
+        except OSError as error:
+            raise FolderError(f"{path} cannot be written to: {error.strerror}") from error
         finally:
             partial.unlink(missing_ok=True)
+
+
+def seal(config: Mapping[str, Any]) -> str:
+    """The SHA-256 of what a run was told: its task, its settings, the digests of its data.
+
+    Where the data are is no part of it: they may be moved, and their path changed.
+    """
+    data = {part: entry.get("sha256") for part, entry in config["files"].items()}
+    told = [config.get("task"), config.get("settings"), data]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _check_data(path: Path, sha256: Any) -> None:
+    """Raise ``FileError`` unless a file, or what now comes out of a stream, is what it was."""
+    own = str(path) == STDIN
+    if own and standard_input().isatty():
+        raise FileError(path, "expected the data that the run was trained on, once more")
+    if own or (is_stream(path) and path.exists()):
+        read_bytes(path)
+        found = digest_of(path)
+    elif not path.is_file():
+        raise FileError(path, "there is no such file; the run was trained on it")
+    else:
+        try:
+            found = digest(path)
+        except OSError as error:
+            raise FileError(path, f"cannot be read: {error.strerror}") from error
+    if found != sha256:
+        raise FileError(
+            path,
+            "was changed since the run began (its SHA-256 is another); a resumed run needs the "
+            "same data: put the file back, or train anew in another --folder"
+            if not is_stream(path)
+            else "expected the data that the run was trained on, got others",
+        )
 
 
 def read_json(path: Path) -> dict[str, Any]:

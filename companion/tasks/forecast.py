@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +22,9 @@ from companion.models.forecasting import (
     pinball_loss,
 )
 from companion.models.sampling import evaluating
-from companion.tasks.files import FileError
-from companion.tasks.series import TIME, Series, read_series
-from companion.tasks.settings import Settings, SettingsError
+from companion.tasks.files import FileError, ending_of, source_name
+from companion.tasks.series import TIME, ForecastKnown, Series, read_series
+from companion.tasks.settings import Settings, SettingsError, as_option, check_separator
 from companion.tasks.task import Parts, Request, RowBatches, Task
 from companion.train.processes import Alone
 
@@ -31,7 +32,8 @@ __all__ = ["Forecast"]
 
 EXAMPLE = """\
 FILE is CSV with a header, a row for each time, the oldest first; a column of times (ISO 8601, or
-numbers) need not be there:
+numbers) need not be there, and is named by --time if it is not called time. FILE may be -, the
+standard input:
 
   time,load,temperature
   2024-03-01T00:00,412.5,3.1
@@ -80,7 +82,8 @@ class ForecastSettings(Settings):
     """What to do about empty values: leave-out drops every window with one."""
 
     gaps: Literal["leave-out", "ignore"] = "leave-out"
-    """What to do about times without a row: leave-out drops every window over one."""
+    """What to do about times without a row: leave-out drops every window over one; with ignore
+    the rows are as good as equally spaced, and the usual distance goes on in a forecast."""
 
     hidden_size: int = 64
     """Hidden units of each layer."""
@@ -91,10 +94,17 @@ class ForecastSettings(Settings):
     def __post_init__(self) -> None:
         """Raise ``SettingsError`` for what has no meaning."""
         super().__post_init__()
+        check_separator(self.separator)
         try:
             checked_quantiles(self.quantiles)
         except (TypeError, ValueError) as error:
-            raise SettingsError(f"--{error}") from None
+            raise SettingsError(as_option(error, self)) from None
+        for name in self.columns:
+            if self.columns.count(name) > 1:
+                raise SettingsError(f"--columns: expected each name once, got {name!r} twice")
+        if self.time in (self.target, *self.columns):
+            where = "--target" if self.time == self.target else "--columns"
+            raise SettingsError(f"{where}: expected other columns than {self.time!r}, of --time")
         if self.season > self.past:
             raise SettingsError(
                 f"--season: expected at most --past, {self.past}, got {self.season}"
@@ -103,17 +113,6 @@ class ForecastSettings(Settings):
     def sizes(self) -> tuple[str, ...]:
         """The settings that are numbers of at least 1."""
         return (*super().sizes(), "past", "horizon", "season")
-
-
-@dataclass(frozen=True)
-class ForecastKnown:
-    """The columns, the target first, their scaling, and the step of the times."""
-
-    columns: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    unit: str | None
-    step: float
 
 
 class Forecast(Task):
@@ -128,8 +127,6 @@ class Forecast(Task):
     largest: ClassVar[bool] = False
 
     def __init__(self, settings: Any, known: Any, device: Any = None) -> None:
-        if not known.columns or not len(known.columns) == len(known.mean) == len(known.std):
-            raise SettingsError("expected columns, and a mean and a deviation for each")
         kind = torch.float64
         self.scaler = Scaler(
             torch.tensor(known.mean, dtype=kind), torch.tensor(known.std, dtype=kind)
@@ -146,10 +143,13 @@ class Forecast(Task):
         """Divide by time; validation and test may look back on rows before their own."""
         valid = 0.0 if settings.valid_file else settings.valid_share
         test = 0.0 if settings.test_file else settings.test_share
+        rows, where = len(whole.values), source_name(whole.path)
         try:
-            cut = split_by_time(len(whole.values), valid, test, context=settings.past)
-        except ValueError as error:
-            raise SettingsError(str(error)) from error
+            cut = split_by_time(rows, valid, test, context=settings.past)
+        except ValueError:
+            raise SettingsError(
+                f"{where}: --valid-share and --test-share leave none of {rows} rows to train on"
+            ) from None
         parts = Parts(
             whole.part(cut.train),
             whole.part(cut.valid) if valid else None,
@@ -158,7 +158,7 @@ class Forecast(Task):
         for name, part in parts._asdict().items():
             if part is not None and not len(cls.windows(part, settings)):
                 raise SettingsError(
-                    f"a series of {len(whole.values)} rows has no whole window of --past "
+                    f"{where}: a series of {rows} rows has no whole window of --past "
                     f"{settings.past} and --horizon {settings.horizon} rows for {name} "
                     f"({len(part.values)} rows, gaps aside); take a shorter --past or --horizon, "
                     "or other shares"
@@ -177,17 +177,18 @@ class Forecast(Task):
     @classmethod
     def learn(cls, train: Series, settings: Any) -> ForecastKnown:
         """The scaling."""
-        try:
-            scaler = Scaler.fit(train.values)
-        except ValueError as error:
-            raise SettingsError(f"the training rows cannot be scaled: {error}") from error
-        times = train.times
+        for n, column in enumerate(train.columns):
+            if train.values[:, n].isnan().all():
+                fault = f"expected a value in the first {len(train.values)} rows, got none"
+                raise FileError(train.path, fault, None, column)
+        scaler, times = Scaler.fit(train.values), train.times
         return ForecastKnown(
             train.columns,
             tuple(scaler.mean.tolist()),
             tuple(scaler.std.tolist()),
-            None if times is None else times.unit,
+            None if times is None else times.unit,  # type: ignore[arg-type]
             0.0 if times is None else float(times.step),
+            ending_of(train.path),
         )
 
     def make_model(self, device: Any) -> Forecaster:
@@ -207,14 +208,15 @@ class Forecast(Task):
 
     def batches(self, rows: Series, *, shuffle: bool, group: Alone) -> RowBatches:
         """Windows."""
-        found = self._windows(rows)
-        past = self.scaler.transform(found.past).float()
-        future = self.scaler.transform(found.future).float()[..., 0]
+        starts, s = self._windows(rows).starts, self.settings
+        series = self.scaler.transform(rows.values).float()
+        width = torch.arange(s.past + s.horizon)
 
         def collate(indices: list[int]) -> tuple[Tensor, Tensor]:
-            return past[indices], future[indices]
+            cut = series[starts[indices][:, None] + width]  # the windows of one batch alone
+            return cut[:, : s.past], cut[:, s.past :, 0]
 
-        s, n = self.settings, len(found)
+        n = len(starts)
         steps = [1] * n  # all windows are equally long
         return RowBatches(range(n), steps, s.batch_size, shuffle, s.seed, collate, group.world)
 
@@ -223,8 +225,8 @@ class Forecast(Task):
         if not len(found):
             s = self.settings
             raise SettingsError(
-                f"{len(rows.values)} rows have no whole window of --past {s.past} and --horizon "
-                f"{s.horizon} rows, gaps aside"
+                f"{source_name(rows.path)}: {len(rows.values)} rows have no whole window of "
+                f"--past {s.past} and --horizon {s.horizon} rows, gaps aside"
             )
         return found
 
@@ -302,12 +304,18 @@ class Forecast(Task):
         if times is not None:
             if times.places[-1] - times.places[-P] != P - 1:
                 raise FileError(path, f"expected no missing time in the last {P} rows, got one")
-            steps = times.after(s.horizon)
+            try:
+                steps = times.after(s.horizon)
+            except OverflowError as error:
+                raise FileError(path, str(error), None, s.time) from None
         target = self.known.columns[0]
         names = [f"{target}_q{q:g}" for q in s.quantiles] or [target]
         yield _row([s.time if times is not None else "step", *names])
+        # nine digits of what varies: before them stand those of a mean that is far from 0
+        far = abs(self.known.mean[0]) / self.known.std[0]
+        digits = min(17, 9 + max(0, math.ceil(math.log10(max(far, 1.0)))))
         for step, row in zip(steps, self.forecasts(past[None])[0].tolist(), strict=True):
-            yield _row([step, *(f"{value:.9g}" for value in row)])
+            yield _row([step, *(f"{value:.{digits}g}" for value in row)])
 
 
 def _errors(forecast: Tensor, future: Tensor) -> dict[str, float]:

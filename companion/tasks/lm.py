@@ -13,17 +13,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from companion.data.batching import pad
-from companion.data.streaming import StreamBatch, Streams, stream_batches
+from companion.data.streaming import StreamBatch
 from companion.data.vocabulary import build_vocab_from_iterator
 from companion.models.language_model import LanguageModel
 from companion.models.likelihood import UNKNOWN as NOT_COUNTED
 from companion.models.likelihood import bits, language_model_objective
 from companion.models.sampling import check_sampling, evaluating
 from companion.reproduce import check_seed
-from companion.tasks.files import read_lines, read_text
+from companion.tasks.files import FileError, Rows, read_lines, read_text, source_name
 from companion.tasks.inputs import input_lines
-from companion.tasks.settings import Settings, SettingsError
+from companion.tasks.known import check_counts
+from companion.tasks.pieces import Pieces, side_by_side
+from companion.tasks.settings import Settings, SettingsError, as_option
 from companion.tasks.task import UNKNOWN, Parts, Request, Task, vocabulary
+from companion.tasks.units import all_unknown, joined, tokens_of
 from companion.train.metrics import perplexity
 from companion.train.processes import Alone
 
@@ -42,7 +45,8 @@ examples:
   echo "It was" | python -m companion predict runs/novel-lm --temperature 0.7 --seed 1
 
 The last tenth of the text is for the test, the tenth before it for validation, unless they have
-files of their own. The report compares the network with the frequencies of the tokens.
+files of their own. The report compares the network with the frequencies of the tokens, and says
+what share of them is unknown. FILE may be -, the standard input.
 """
 
 
@@ -83,23 +87,15 @@ class LanguageModelKnown:
     tokens: tuple[str, ...]
     counts: tuple[int, ...]
 
-
-class Pieces:
-    """The pieces of a process's streams; what is unknown and was not seen counts for nothing."""
-
-    def __init__(self, streams: Streams, masked: bool) -> None:
-        self.streams, self.masked = streams, masked
-
-    def __len__(self) -> int:
-        return len(self.streams)
-
-    def __iter__(self) -> Iterator[StreamBatch]:
-        return map(self._piece, self.streams)
-
-    def _piece(self, batch: StreamBatch) -> StreamBatch:
-        if not self.masked:
-            return batch
-        return batch._replace(y=batch.y.masked_fill(batch.y == 0, NOT_COUNTED))
+    def __post_init__(self) -> None:
+        """Raise ``SettingsError`` for what training cannot have found."""
+        if len(self.tokens) != len(self.counts) or len(self.tokens) < 2:
+            raise SettingsError(
+                "tokens, counts: expected two tokens or more, and a count for each, got "
+                f"{len(self.tokens)} and {len(self.counts)}"
+            )
+        check_counts("counts", self.counts[:1], 0)  # that of unknown ones
+        check_counts("counts", self.counts[1:])
 
 
 class LanguageModelling(Task):
@@ -116,18 +112,24 @@ class LanguageModelling(Task):
     model: LanguageModel
 
     def __init__(self, settings: Any, known: Any, device: Any = None) -> None:
-        if len(known.tokens) != len(known.counts):
-            raise SettingsError("expected a count for each token")
         self.vocab = vocabulary(known.tokens)
         super().__init__(settings, known, device)
 
     @classmethod
-    def read(cls, path: str | Path, settings: Any, known: Any = None) -> list[str]:
+    def read(cls, path: str | Path, settings: Any, known: Any = None) -> Rows[str]:
         """Read a text as its tokens."""
-        return tokens_of(read_text(path), settings.units)
+        tokens = Rows(tokens_of(read_text(path), settings.units), path)
+        strange = 0 if known is None else all_unknown(tokens, set(known.tokens))
+        if strange:
+            raise FileError(
+                path,
+                f"expected some {settings.units} that training had, got {strange:,} that are all "
+                "unknown",
+            )
+        return tokens
 
     @classmethod
-    def divide(cls, whole: list[str], settings: Any) -> Parts:
+    def divide(cls, whole: Rows[str], settings: Any) -> Parts:
         """Cut the text: what comes first is for training, what comes last for the test."""
         shares = (
             0.0 if settings.valid_file else settings.valid_share,
@@ -139,13 +141,14 @@ class LanguageModelling(Task):
         for part, wanted in zip(parts, (1.0, *shares), strict=True):
             if wanted and len(part) < 2:
                 raise SettingsError(
-                    f"a text of {len(whole)} {settings.units} is too short to be divided; give "
-                    "more of it, or --valid-share 0 --test-share 0"
+                    f"{source_name(whole.path)}: a text of {len(whole)} {settings.units} is too "
+                    "short to be divided; give more of it, or --valid-share 0 --test-share 0"
                 )
-        return Parts(parts[0], parts[1] or None, parts[2] or None)
+        train, *others = (Rows(part, whole.path) for part in parts)
+        return Parts(train, *(part or None for part in others))
 
     @classmethod
-    def learn(cls, train: list[str], settings: Any) -> LanguageModelKnown:
+    def learn(cls, train: Rows[str], settings: Any) -> LanguageModelKnown:
         """Count the tokens."""
         vocab = build_vocab_from_iterator(
             [train],
@@ -154,6 +157,13 @@ class LanguageModelling(Task):
             max_tokens=max(settings.max_tokens, 2),
         )
         seen, tokens = Counter(train), vocab.get_itos()
+        if len(tokens) < 2:
+            raise SettingsError(
+                f"{source_name(train.path)}: expected {settings.units} that occur "
+                f"{settings.min_count} times or more in training, got none among {len(seen):,} "
+                "different ones; give more text, or a smaller "
+                "--min-count"
+            )
         counts = [seen[token] for token in tokens[1:]]
         return LanguageModelKnown(tuple(tokens), (len(train) - sum(counts), *counts))
 
@@ -175,10 +185,15 @@ class LanguageModelling(Task):
         s = self.settings
         size = max(1, min(s.batch_size, len(rows) // (8 * s.steps)))  # so that a stream has pieces
         if len(rows) < 2:
-            raise SettingsError(f"expected a text of at least 2 tokens, got {len(rows)}")
-        whole = stream_batches(self.vocab(rows), size, s.steps)
-        mine = Streams(whole.streams[group.rank :: group.world], s.steps, None)
-        return Pieces(mine, masked=self.known.counts[0] == 0)
+            raise SettingsError(f"expected a text of at least 2 {s.units}, got {len(rows)}")
+        tokens = torch.tensor(self.vocab(rows), dtype=torch.int64)
+        if all_unknown(rows, self.vocab) or not tokens[1:].any():
+            raise SettingsError(
+                f"expected some {s.units} that training has, got a part of {len(rows):,} that are "
+                "all unknown"
+            )
+        mine = side_by_side(tokens, size)[group.rank :: group.world]
+        return Pieces(mine, s.steps, masked=self.known.counts[0] == 0)
 
     def objective(self, model: Any, *batch: Any) -> tuple[Any, ...]:
         """The negative log-likelihood a token."""
@@ -186,21 +201,24 @@ class LanguageModelling(Task):
 
     def describe(self, parts: Parts) -> str:
         """How much there is."""
-        return f"{len(self.known.tokens)} different {self.settings.units}; length: " + ", ".join(
-            f"{len(p or ()):,} {n}" for n, p in parts._asdict().items()
+        counts = self.known.counts
+        return (
+            f"{len(self.known.tokens)} different {self.settings.units}; length: "
+            + ", ".join(f"{len(p or ()):,} {n}" for n, p in parts._asdict().items())
+            + (f"; {counts[0] / sum(counts):.1%} of training are unknown" if counts[0] else "")
         )
 
     @torch.no_grad()
     def measure(self, rows: list[str]) -> dict[str, float]:
         """Perplexity, nats and bits a token, and the share of tokens that are unknown."""
-        total, count, unknown, places, state = 0.0, 0, 0, 0, None
+        total, count, state = 0.0, 0, None
         with evaluating(self.model):
             for x, y, _ in self.batches(rows, shuffle=False, group=Alone(self.device)):
-                unknown, places = unknown + int((y <= 0).sum()), places + y.numel()
                 piece = StreamBatch(x.to(self.device), y.to(self.device), None)
                 nll, tokens, state = self.objective(self.model, piece, state)
                 total, count = total + nll.item() * tokens, count + tokens
-        return _numbers(total / max(count, 1)) | {"unknown": unknown / places}
+        unknown = self.vocab(rows).count(0) / len(rows)
+        return _numbers(total / max(count, 1)) | {"unknown": unknown}
 
     def baselines(self, rows: list[str]) -> dict[str, dict[str, float]]:
         """Each token by its frequency in training, whatever came before it."""
@@ -219,9 +237,10 @@ class LanguageModelling(Task):
             check_sampling(request.temperature, request.top_k, request.top_p)
             check_seed(request.seed)
         except (TypeError, ValueError) as error:
-            raise SettingsError(str(error)) from error
+            fault = str(error).replace("seed must be in", "seed: expected")
+            raise SettingsError(as_option(ValueError(fault), request)) from error
         if request.tokens < 0:
-            raise SettingsError(f"tokens: expected at least 0, got {request.tokens}")
+            raise SettingsError(f"--tokens: expected at least 0, got {request.tokens}")
         for number, line in enumerate(input_lines(path), 1):
             tokens = tokens_of(line, self.settings.units, ended=False)
             strange = [token for token in dict.fromkeys(tokens) if token not in self.vocab]
@@ -248,6 +267,8 @@ class LanguageModelling(Task):
                     top_p=request.top_p,
                     generator=generator,
                 )
+            except ValueError as error:  # the request and the prompt are checked
+                raise SettingsError(f"the network gives no probabilities: {error}") from error
             finally:
                 bias[0] = kept
         return self.vocab.lookup_tokens(drawn.tolist())
@@ -278,43 +299,6 @@ class LanguageModelling(Task):
             logits.float().cpu().transpose(1, 2), y, ignore_index=NOT_COUNTED, reduction="none"
         )
         return list(zip(nll.sum(1).tolist(), (y != NOT_COUNTED).sum(1).tolist(), strict=True))
-
-
-def tokens_of(text: str, units: str, ended: bool = True) -> list[str]:
-    r"""Cut a text into tokens; the end of a line is one.
-
-    Args:
-        text: one line or several.
-        units: ``"words"`` or ``"characters"``.
-        ended: whether the last line has an end, also where the text does not show it.
-
-    Example:
-        >>> tokens_of("a  bee\nsea", "words"), tokens_of("ab", "characters", ended=False)
-        (['a', 'bee', '\n', 'sea', '\n'], ['a', 'b'])
-    """
-    if ended and not text.endswith("\n"):
-        text += "\n"
-    if units == "characters":
-        return list(text)
-    lines = text.split("\n")
-    found = [token for line in lines[:-1] for token in (*line.split(), "\n")]
-    return found + lines[-1].split()
-
-
-def joined(tokens: Iterable[str], units: str, amid: bool) -> str:
-    r"""Tokens as a text; ``amid``: it goes on in a line that has words already.
-
-    Example:
-        >>> joined(["bee", "\n", "sea"], "words", amid=True)
-        ' bee\nsea'
-    """
-    if units == "characters":
-        return "".join(tokens)
-    text = ""
-    for token in tokens:
-        text += " " + token if amid and token != "\n" else token
-        amid = token != "\n"
-    return text
 
 
 def _numbers(nll: float) -> dict[str, float]:

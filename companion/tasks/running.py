@@ -3,46 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from companion.reproduce import default_device, seed_all
-from companion.tasks.folder import RunFolder, task_named
+from companion.tasks.files import STDIN
+from companion.tasks.folder import FolderError, RunFolder, task_named
+from companion.tasks.reporting import Reporting, Say, report
 from companion.tasks.settings import SettingsError, from_json, to_json
 from companion.tasks.task import Parts, Task
-from companion.train import EarlyStopping, History, Trainer, load_weights, read_config, save_model
+from companion.train import Trainer, load_weights, read_config, save_model
+from companion.train.checks import check_device
 from companion.train.model_files import fitting
 from companion.train.processes import processes
 
 __all__ = ["default_folder", "evaluate", "load", "resume", "train"]
-
-Say = Callable[[str], None]
-
-
-class Reporting(EarlyStopping):
-    """Early stopping that says after each epoch how it went."""
-
-    history: History
-    say: Say
-
-    def update(
-        self,
-        epoch: int,
-        values: Mapping[str, float],
-        model: torch.nn.Module,
-        others: Mapping[str, torch.Tensor] = MappingProxyType({}),
-    ) -> None:
-        """Take in what an epoch measured, and say it."""
-        super().update(epoch, values, model, others)
-        named = {"valid": values["loss"], **values} if self.history.valid_loss else {}
-        named = {name: value for name, value in named.items() if name != "loss"}
-        numbers = "".join(f"  {name} {value:.4f}" for name, value in named.items())
-        best = "  (best)" if self.best_epoch == epoch else ""
-        self.say(f"epoch {epoch:3d}  train {self.history.train_loss[-1]:.4f}{numbers}{best}")
 
 
 def default_folder(kind: type[Task], file: str | Path) -> Path:
@@ -53,7 +32,8 @@ def default_folder(kind: type[Task], file: str | Path) -> Path:
         >>> default_folder(TASKS["classify"], "data/reviews.csv").as_posix()
         'runs/reviews-classify'
     """
-    return Path("runs") / f"{Path(file).stem}-{kind.name}"
+    stem = "stdin" if str(file) == STDIN else Path(file).stem
+    return Path("runs") / f"{stem}-{kind.name}"
 
 
 def train(
@@ -125,6 +105,8 @@ def resume(
     from companion.tasks.folder import read_json
 
     run = RunFolder(folder)
+    if run.path.is_file():
+        raise FolderError(f"{run.path}: expected the folder of a run, got a file")
     kind, settings, files = run.read(TASKS)
     if run.model.exists():
         say(f"{run.path}: this run is over; its numbers are in metrics.json")
@@ -144,7 +126,8 @@ def load(path: str | Path, device: torch.device | str | None = None) -> Task:
 
     Raises:
         FileNotFoundError: there is no such file; the run may not be over.
-        CheckpointError, SettingsError: the file is damaged, or not of a task of this release.
+        CheckpointError, SettingsError: the file is damaged, or not of a task of this release, or
+            there is no such device.
     """
     from companion.tasks import TASKS
 
@@ -156,6 +139,9 @@ def load(path: str | Path, device: torch.device | str | None = None) -> Task:
                 f"{path.parent} has no model.safetensors; `python -m companion resume "
                 f"{path.parent}` finishes a run"
             )
+    if not path.is_file():
+        what = "that is no file" if path.exists() else "there is no such folder or file"
+        raise FileNotFoundError(f"{path}: {what}; expected a run's folder, or its one file")
     config = read_config(path)
     if not isinstance(config, dict) or set(config) != {"task", "settings", "known"}:
         got = sorted(config) if isinstance(config, dict) else type(config).__name__
@@ -175,21 +161,23 @@ def load(path: str | Path, device: torch.device | str | None = None) -> Task:
 
 
 def place(device: torch.device | str | None) -> torch.device:
-    """The device that is meant, if it is there.
+    """The device that is meant, if a network can be trained there.
 
     Raises:
-        SettingsError: it is not.
+        SettingsError: none can.
     """
+    named = "COMPANION_DEVICE" if device is None else f"--device {device}"
     try:
-        if device is None:
-            return default_device()
-        torch.empty(0, device=device)
-        return torch.device(device)
-    except (AssertionError, RuntimeError, ValueError) as error:
-        fault = str(error).splitlines()[0]
-        raise SettingsError(
-            f"--device {device or ''}: there is no such device: {fault}"
-        ) from error
+        with warnings.catch_warnings(action="ignore"):  # of devices that torch once had
+            where = default_device() if device is None else check_device(torch.device(device))
+        x = torch.ones(1, device=where, requires_grad=True)  # what has a name may still not work
+        (x * x).sum().backward()
+        assert x.grad is not None and x.grad.item() == 2
+        return where
+    except Exception as error:  # torch has another one for every kind of device that it lacks
+        fault = str(error).removeprefix("device: ").removeprefix("COMPANION_DEVICE ")
+        fault = fault.partition("\n")[0].partition(". ")[0]  # torch goes on at length
+        raise SettingsError(f"{named}: no device to train on: {fault}") from error
 
 
 def evaluate(task: Task, file: str | Path) -> dict[str, Any]:
@@ -292,8 +280,6 @@ def _finish(
         rows = getattr(parts, name)
         if rows is not None:
             metrics[name] = {"network": task.measure(rows), "baselines": task.baselines(rows)}
-    for line in report(task, metrics):
-        say(line)
     run.write("history.json", trainer.history.to_dict())
     run.write("metrics.json", _plain(metrics))
     config = {
@@ -302,35 +288,10 @@ def _finish(
         "known": to_json(task.known),
     }
     save_model(task.model, run.model, config)
+    for line in report(task, metrics):  # last: the network is safe whatever becomes of the report
+        say(line)
     say(f"written: {run.path} (model.safetensors, metrics.json, history.json, config.json)")
     return metrics
-
-
-def report(task: Task, metrics: Mapping[str, Any]) -> list[str]:
-    """The lines of a report: a table for each part, and whether the network is of use."""
-    lines = []
-    for part in ("train", "valid", "test", "file"):
-        if part not in metrics:
-            continue
-        network, baselines = metrics[part]["network"], metrics[part]["baselines"]
-        names = list(network)
-        width = max(map(len, ["network", *baselines]))
-        lines.append(f"{part:<{width}}  " + "  ".join(f"{name:>12}" for name in names))
-        for who, numbers in {"network": network, **baselines}.items():
-            cells = (f"{numbers[n]:12.4f}" if n in numbers else " " * 12 for n in names)
-            lines.append(f"{who:<{width}}  " + "  ".join(cells).rstrip())
-    shown = [part for part in ("test", "file", "valid", "train") if part in metrics]
-    if shown:
-        network, baselines = metrics[shown[0]]["network"], metrics[shown[0]]["baselines"]
-        pick = max if task.largest else min
-        rival = pick(baselines, key=lambda name: baselines[name][task.metric])
-        mine, its = network[task.metric], baselines[rival][task.metric]
-        better = mine > its if task.largest else mine < its
-        lines.append(
-            f"{task.metric}: {mine:.4f} against {its:.4f} of {rival}: the network "
-            + ("is better" if better else "is NO better")
-        )
-    return lines
 
 
 def _plain(value: Any) -> Any:

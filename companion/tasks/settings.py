@@ -10,9 +10,19 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from companion.cells import ARCHITECTURES
 
-__all__ = ["Settings", "SettingsError", "from_json", "to_json"]
+__all__ = [
+    "Settings",
+    "SettingsError",
+    "as_option",
+    "check_separator",
+    "from_json",
+    "option",
+    "to_json",
+]
 
 T = TypeVar("T")
+
+LARGEST = 2**32 - 1  # seed of every random generator, and more than any size
 
 
 class SettingsError(ValueError):
@@ -76,8 +86,10 @@ class Settings:
         least: dict[str, int] = {"seed": 0, **dict.fromkeys(self.sizes(), 1)}
         for name, bound in least.items():
             value = getattr(self, name)
-            if value is not None and not bound <= value < 2**32:
-                raise SettingsError(f"{option(name)}: expected at least {bound}, got {value}")
+            if value is not None and not bound <= value <= LARGEST:
+                most = value > LARGEST
+                limit = f"at most {LARGEST}" if most else f"at least {bound}"
+                raise SettingsError(f"{option(name)}: expected {limit}, got {value!s:.40}")
         for name in ("valid_share", "test_share", "dropout"):
             value = getattr(self, name)
             if not 0 <= value < 1:
@@ -106,6 +118,29 @@ class Settings:
 def option(name: str) -> str:
     """What a setting is called on the command line."""
     return "--" + name.replace("_", "-")
+
+
+def as_option(error: Exception, given: Any) -> str:
+    """A message that names an argument, with the option of this name where there is one.
+
+    Example:
+        >>> as_option(ValueError("hidden_size: expected at least 1"), Settings())
+        '--hidden-size: expected at least 1'
+    """
+    text = str(error)
+    name = text.partition(":")[0]
+    return option(name) + text[len(name) :] if name in vars(given) else text
+
+
+def check_separator(separator: str | None) -> None:
+    """Raise ``SettingsError`` unless it can stand between columns."""
+    if separator is None or separator == r"\t":
+        return
+    if len(separator) != 1 or separator in '"\r\n':
+        raise SettingsError(
+            "--separator: expected one character, no quotation mark and no end of line, got "
+            f"{separator!r:.20}"
+        )
 
 
 def to_json(value: Any) -> Any:
@@ -171,7 +206,7 @@ def _fitted(value: Any, hint: Any, where: str) -> Any:
         return tuple(_fitted(item, inner[0], where) for item in value)
     if origin is dict and isinstance(value, dict):
         return {_fitted(k, inner[0], where): _fitted(v, inner[1], where) for k, v in value.items()}
-    if hint is float and type(value) is int:
+    if hint is float and type(value) is int and abs(value) < 2**1023:
         return float(value)
     if origin is None and type(value) is hint and not (hint is float and not math.isfinite(value)):
         return value

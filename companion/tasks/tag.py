@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,21 +13,25 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from companion.data.batching import pad
-from companion.data.conllu import ConlluToken, read_conllu
+from companion.data.conllu import ConlluToken
 from companion.data.vocabulary import build_vocab_from_iterator
 from companion.models.sampling import evaluating
 from companion.models.tagger import Tagger, tagging_objective
-from companion.tasks.files import STDIN, FileError, read_lines, read_sentences
+from companion.tasks.files import STDIN, FileError, Rows, ending_of
 from companion.tasks.inputs import input_lines
+from companion.tasks.known import check_labels
+from companion.tasks.sentences import COLUMNS, read_sentences
 from companion.tasks.settings import Settings, SettingsError
 from companion.tasks.task import UNKNOWN, Parts, Request, RowBatches, Task, divide, vocabulary
+from companion.tasks.units import SHAPES, shape_of
 from companion.train.processes import Alone
 
 __all__ = ["Tag"]
 
 EXAMPLE = """\
-FILE has a token a line, its tag in the last column (tabs or spaces between the columns), and an
-empty line between sentences, as CoNLL files have:
+FILE has a token a line, its tag in the last column (tabs or spaces between the columns, as many
+columns in every line), and an empty line between sentences, as CoNLL files have; comments, lines
+that begin with # and a space, are passed over:
 
   The    DET
   rain   NOUN
@@ -43,6 +46,10 @@ examples:
   python -m companion train tag tr.conllu --column xpos --cell gru
   python -m companion evaluate runs/sentences-tag other.conll
   echo "The rain stops" | python -m companion predict runs/sentences-tag
+
+FILE may be -, the standard input. `predict` takes .conll and .conllu files too, and those that end
+as the training file did; of standard input and of any other file a line is a sentence, its tokens
+between spaces.
 
 A tenth of the sentences is set aside for validation, a tenth for the test, unless they have files
 of their own. The report compares the network with each word's most frequent tag.
@@ -85,13 +92,25 @@ class TagSettings(Settings):
 
 @dataclass(frozen=True)
 class TagKnown:
-    """The vocabularies, the tags, and the most frequent tag of each word in training."""
+    """The vocabularies, the tags, each word's most frequent one, and how the file ended."""
 
     words: tuple[str, ...]
     endings: tuple[str, ...]
     tags: tuple[str, ...]
     usual: dict[str, str]
     most: str
+    ending: str
+
+    def __post_init__(self) -> None:
+        """Raise ``SettingsError`` for what training cannot have found."""
+        if not self.tags:
+            raise SettingsError("tags: expected tags, got none")
+        check_labels("tags", self.tags)
+        strange = {self.most, *self.usual.values()} - set(self.tags)
+        if strange:
+            raise SettingsError(
+                f"most, usual: expected some of the tags, got {min(strange)!r:.60}"
+            )
 
 
 class Tokens(NamedTuple):
@@ -99,9 +118,6 @@ class Tokens(NamedTuple):
 
     words: list[str]
     tags: list[str]
-
-
-SHAPES = ("small", "Capital", "CAPITALS", "number", "mark")
 
 
 class Tag(Task):
@@ -116,15 +132,16 @@ class Tag(Task):
     largest: ClassVar[bool] = True
 
     def __init__(self, settings: Any, known: Any, device: Any = None) -> None:
-        self.vocabs = vocabulary(known.words), vocabulary(known.endings)
+        self.vocabs = vocabulary(known.words, "words"), vocabulary(known.endings, "endings")
         self.number = {tag: n for n, tag in enumerate(known.tags)}
         super().__init__(settings, known, device)
 
     @classmethod
-    def read(cls, path: str | Path, settings: Any, known: Any = None) -> list[Tokens]:
+    def read(cls, path: str | Path, settings: Any, known: Any = None) -> Rows[Tokens]:
         """Read sentences with their tags."""
-        sentences = []
-        for lines, words, tags in columns(path, settings.column):
+        sentences: Rows[Tokens] = Rows(path=path)
+        trained = known.ending if known else None
+        for lines, words, tags in read_sentences(path, settings.column, trained=trained):
             for line, tag in zip(lines, tags, strict=True):
                 if known is not None and tag not in known.tags:
                     raise FileError(
@@ -140,12 +157,12 @@ class Tag(Task):
         return sentences
 
     @classmethod
-    def divide(cls, whole: list[Tokens], settings: Any) -> Parts:
+    def divide(cls, whole: Rows[Tokens], settings: Any) -> Parts:
         """Divide the sentences at random."""
-        return divide(whole, settings, lambda sentence: sentence.tags)
+        return divide(whole, settings, lambda sentence: sentence.tags, "sentences")
 
     @classmethod
-    def learn(cls, train: list[Tokens], settings: Any) -> TagKnown:
+    def learn(cls, train: Rows[Tokens], settings: Any) -> TagKnown:
         """Count words, endings and tags."""
         words = [[word.lower() for word in sentence.words] for sentence in train]
         vocab = build_vocab_from_iterator(
@@ -165,15 +182,12 @@ class Tag(Task):
             tuple(sorted(whole)),
             {word: _most(tags) for word, tags in sorted(seen.items())},
             _most(whole),
+            ending_of(train.path),
         )
 
     def make_model(self, device: Any) -> Tagger:
         """Embeddings of words, endings and shapes, a recurrence, scores."""
         s, known = self.settings, self.known
-        if not known.tags:
-            raise SettingsError("expected tags, got none")
-        if not {known.most, *known.usual.values()} <= set(known.tags):
-            raise SettingsError("the usual tags are not among the tags")
         model = Tagger(
             (len(known.words), len(known.endings), len(SHAPES)),
             len(known.tags),
@@ -269,12 +283,19 @@ class Tag(Task):
     def _sentences(
         self, path: str | Path, chunk: int, warn: Callable[[str], None]
     ) -> Iterator[list[list[str]]]:
-        if Path(path).suffix.lower() in (".conllu", ".conll"):
-            whole = [words for _, words, _ in columns(path, self.settings.column, tagged=False)]
+        ending = ending_of(path)
+        if ending in COLUMNS or (ending == self.known.ending and str(path) != STDIN):
+            column, trained = self.settings.column, self.known.ending
+            whole = [s.words for s in read_sentences(path, column, False, trained)]
             yield from (whole[i : i + chunk] for i in range(0, len(whole), chunk))
             return
         sentences: list[list[str]] = []
         for number, line in enumerate(input_lines(path), 1):
+            if number == 1 and len(line.split()) > 1 and line.split()[-1] in self.number:
+                warn(
+                    f"line 1 ends in a tag, {line.split()[-1]!r}, but is read as a sentence; a "
+                    "token and its tag a line is a file whose name ends in .conll"
+                )
             sentences.append(line.split())
             if not sentences[-1]:
                 warn(f"line {number} is empty: no prediction, an empty line stands in its place")
@@ -283,53 +304,6 @@ class Tag(Task):
                 sentences = []
         if sentences:
             yield sentences
-
-
-def columns(
-    path: str | Path, column: str, tagged: bool = True
-) -> Iterator[tuple[Sequence[int | None], list[str], list[str]]]:
-    """The sentences of a file, by its ending: for each its tokens' lines, the tokens, the tags."""
-    if Path(path).suffix.lower() != ".conllu":
-        yield from read_sentences(path, tagged)
-        return
-    try:
-        sentences = read_conllu(read_lines(path))
-    except FileError:
-        raise
-    except ValueError as error:
-        found = re.fullmatch(r"source, line (\d+): (.*)", str(error), re.DOTALL)
-        assert found is not None
-        raise FileError(path, found[2], int(found[1])) from None
-    if not sentences:
-        raise FileError(path, "expected sentences, got none")
-    for n, sentence in enumerate(sentences, 1):
-        words, tags = sentence.column("form"), sentence.column(column)
-        if tagged and "_" in tags:
-            at = tags.index("_")
-            raise FileError(
-                path,
-                f"expected a tag for every word, got none for {words[at]!r}, word {at + 1} of "
-                f"sentence {n}",
-                None,
-                column,
-            )
-        yield [None] * len(words), words, tags if tagged else []
-
-
-def shape_of(word: str) -> int:
-    """Number of a word's shape among ``SHAPES``.
-
-    Example:
-        >>> [SHAPES[shape_of(word)] for word in ("rain", "Rain", "UN", "42", "!")]
-        ['small', 'Capital', 'CAPITALS', 'number', 'mark']
-    """
-    if any(c.isdigit() for c in word):
-        return 3
-    if not any(c.isalpha() for c in word):
-        return 4
-    if word.isupper() and len(word) > 1:
-        return 2
-    return int(word[0].isupper())
 
 
 def collate(rows: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:

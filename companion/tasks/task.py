@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from torch import nn
 from companion.data.bucketing import bucket_batches
 from companion.data.vocabulary import Vocab
 from companion.reproduce import cpu_generator
-from companion.tasks.settings import Settings, SettingsError
+from companion.tasks.files import Rows, source_name
+from companion.tasks.settings import Settings, SettingsError, as_option
 from companion.train.processes import Alone
 
 __all__ = ["Parts", "Request", "RowBatches", "Task", "divide", "vocabulary"]
@@ -68,9 +70,12 @@ class Task(ABC):
     ) -> None:
         self.settings, self.known = settings, known
         try:
+            if str(device) != "meta":
+                check_memory(self.make_model("meta"))
             self.model = self.make_model(device)
-        except (OverflowError, RuntimeError, TypeError, ValueError) as error:
-            raise SettingsError(f"the settings do not make a model: {error}") from error
+        except (MemoryError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+            fault = as_option(error, settings).splitlines() or [type(error).__name__]
+            raise SettingsError(f"the settings do not make a model: {fault[0]}") from error
 
     # --- files ------------------------------------------------------------------------------
 
@@ -173,7 +178,7 @@ class RowBatches:
 
 
 def divide(
-    rows: Sequence[Any], settings: Settings, labels: Callable[[Any], Sequence[str]]
+    rows: Rows[Any], settings: Settings, labels: Callable[[Any], Sequence[str]], what: str = "rows"
 ) -> Parts:
     """Divide rows at random, so that the training part has every label.
 
@@ -184,6 +189,7 @@ def divide(
         rows: N of them.
         settings: the shares, the seed, and which parts have files of their own.
         labels: those of a row.
+        what: the rows are, for messages.
 
     Raises:
         SettingsError: there are too few rows.
@@ -204,24 +210,47 @@ def divide(
         seen.update(labels(rows[i]))
     if sum(wanted) > len(others):
         raise SettingsError(
-            f"too few examples: of {len(rows)}, {len(first)} are needed to show every label in "
-            f"training, and {sum(wanted)} are to be set aside; give --valid-file and --test-file, "
-            "or --valid-share 0 --test-share 0"
+            f"{source_name(rows.path)}: too few {what}: got {len(rows)}, expected "
+            f"{len(first) + sum(wanted)}: {len(first)} to show all {len(seen)} labels in "
+            f"training, {wanted[0]} for validation, {wanted[1]} for the test; give more, or "
+            "--valid-file and --test-file, or --valid-share 0 --test-share 0"
         )
     cut = wanted[0], sum(wanted)
     valid, test, rest = others[: cut[0]], others[cut[0] : cut[1]], others[cut[1] :]
-    parts = ([rows[i] for i in sorted(part)] or None for part in ([*first, *rest], valid, test))
-    return Parts(*parts)
+    parts = [Rows((rows[i] for i in sorted(p)), rows.path) for p in ([*first, *rest], valid, test)]
+    return Parts(parts[0], parts[1] or None, parts[2] or None)
 
 
-def vocabulary(tokens: Sequence[str]) -> Vocab:
+def check_memory(model: nn.Module) -> None:
+    """Raise ``MemoryError`` if weights would fill this machine: it would end without a word.
+
+    Args:
+        model: on ``meta``, without memory.
+    """
+    try:
+        here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not every system says
+        return
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    if size > here:
+        raise MemoryError(
+            f"its weights need {size / 2**30:,.0f} GiB, and this machine has {here / 2**30:,.0f} "
+            "GiB of memory; take a smaller --hidden-size or --embedding-dim"
+        )
+
+
+def vocabulary(tokens: Sequence[str], key: str = "tokens") -> Vocab:
     """The table of tokens, of which the first stands for all unknown ones.
+
+    Args:
+        tokens: all of them.
+        key: what the file calls them.
 
     Raises:
         SettingsError: there is no token, or one twice: the table comes from a file.
     """
     if not tokens or len(set(tokens)) < len(tokens):
-        raise SettingsError("expected tokens, each of them once")
+        raise SettingsError(f"{key}: expected tokens, each of them once")
     table = Vocab(tokens)
     table.set_default_index(0)
     return table

@@ -1,9 +1,16 @@
 """People's files: what is read, and with which line and reason the others are refused."""
 
+import hashlib
+import io
+import os
+import types
+
 import pytest
 
 from companion.tasks import TASKS, FileError, SettingsError
-from companion.tasks.files import read_lines, read_sentences, read_table
+from companion.tasks.files import digest_of, read_bytes, read_lines
+from companion.tasks.sentences import read_sentences
+from companion.tasks.tables import read_table
 
 HOURS = "time,x\n" + "".join(f"2024-01-01T{h:02d}:00,{h}\n" for h in range(24))
 
@@ -29,19 +36,19 @@ def test_a_table_in_all_its_dresses(written):
         "open.csv": text.removesuffix("\n"),
     }
     for name, content in dresses.items():
-        header, rows = read_table(written(name, content), ["text", "label"])
+        header, rows, _ = read_table(written(name, content), ["text", "label"])
         assert header == ["text", "label"], name
         assert [tuple(row.values.values()) for row in rows] == want, name
         assert [row.line for row in rows] == [2, 3, 5, 7], name  # the empty line is no row
 
 
 def test_separators_and_json_lines(written):
-    rows = read_table(written("a.tsv", 'text\tlabel\nsay "no\tx\n'), ["text"])[1]
+    rows = read_table(written("a.tsv", 'text\tlabel\nsay "no\tx\n'), ["text"]).rows
     assert rows[0].values == {"text": 'say "no', "label": "x"}, "a quotation mark is a character"
     rows = read_table(written("a.txt", "text;label\na,b;x\n"), ["text"], ";")[1]
     assert rows[0].values == {"text": "a,b", "label": "x"}
     content = '{"text": "a\\nb", "label": 1, "more": [2]}\n\n{"label": 2, "text": "c"}\n'
-    header, rows = read_table(written("a.jsonl", content), ["text", "label"])
+    header, rows, _ = read_table(written("a.jsonl", content), ["text", "label"])
     assert [row.values["text"] for row in rows] == ["a\nb", "c"]
     assert [row.values["label"] for row in rows] == ["1", "2"]
     assert [row.line for row in rows] == [1, 3]
@@ -76,7 +83,7 @@ BAD = {
         "lm",
         "a.txt",
         b"ab\r\nc\0d",
-        ", line 2: expected text, got the byte 0 (byte 2",
+        ", line 2: expected text in UTF-8, got the byte 0 (byte 2",
     ),
     "latin-1": (
         "classify",
@@ -95,13 +102,32 @@ BAD = {
         "classify",
         "a.csv",
         "text,label,label\na,b,c\n",
-        ", line 1: expected one column 'label', got 2 of them",
+        ", line 1: expected one column 'label', got columns 2 and 3 of that name",
     ),
     "ragged": (
         "classify",
         "a.csv",
         "text,label\na,+\nb, c,-\n",
         ", line 3: expected 2 columns as in the header (text, label), got 3",
+    ),
+    "utf-32": ("lm", "a.txt", "abc".encode("utf-32"), ": expected UTF-8, got UTF-32"),
+    "utf-16 without a mark": (
+        "lm",
+        "a.txt",
+        "ab".encode("utf-16-le"),
+        ", line 1: expected text in UTF-8, got the byte 0 (byte 2 of the line); a binary file, or",
+    ),
+    "header further down": (
+        "classify",
+        "a.csv",
+        "\n\ntext,class\na,b\n",
+        ", line 3: expected one column 'label', got none",
+    ),
+    "long field": (
+        "classify",
+        "a.csv",
+        "text,label\n" + 10_000_001 * "a" + ",+\n",
+        ", line 2: expected CSV, but a field has more than 10,000,000 characters",
     ),
     "open quote": (
         "classify",
@@ -130,6 +156,48 @@ BAD = {
         '{"text": "a", "label": "b"}\n{"text": "c"}\n',
         ", line 2: expected a text or a number under 'label' as in line 1, got none",
     ),
+    "json twice": (
+        "classify",
+        "a.jsonl",
+        '{"text": "a", "label": "b", "text": "c"}\n',
+        ", line 1: expected every key once, got 'text' twice",
+    ),
+    "json in json": (
+        "classify",
+        "a.jsonl",
+        '{"text": "a", "label": ["b"]}\n',
+        ", line 1: expected a text or a number under 'label', got a list",
+    ),
+    "json deep": (
+        "classify",
+        "a.jsonl",
+        "[" * 100_000,
+        ", line 1: expected a JSON object, got one that is too deep",
+    ),
+    "half a character": (
+        "classify",
+        "a.jsonl",
+        '{"text": "a", "label": "b"}\n{"text": "\\uD83D", "label": "b"}\n',
+        ", line 2, column 'text': expected text, got half a character, \\ud83d",
+    ),
+    "label with an end of line": (
+        "classify",
+        "a.jsonl",
+        '{"text": "a", "label": "b\\rc"}\n',
+        ", line 1, column 'label': expected a label without tabs and ends of line, got 'b\\rc'",
+    ),
+    "spaces in a token": (
+        "tag",
+        "a.conll",
+        "the DET\nNew York CITY\n",
+        ", line 2: expected columns as in line 1, 2 of them, got 3: 'New York CITY'",
+    ),
+    "conllu by another name": (
+        "tag",
+        "a.conll",
+        "# text = x\n1\tGo\tgo\tVERB" + "\t_" * 6 + "\n",
+        ", line 2: expected a token and a tag, got CoNLL-U; let its name end in .conllu",
+    ),
     "one column": (
         "tag",
         "a.conll",
@@ -147,7 +215,7 @@ BAD = {
         "tag",
         "a.conllu",
         "1\tGo" + "\t_" * 8 + "\n",
-        ", column 'upos': expected a tag for every word, got none for 'Go', word 1 of sentence 1",
+        ", line 1, column 'upos': expected a tag for every word, got none for 'Go'",
     ),
     "word for number": (
         "forecast",
@@ -225,8 +293,16 @@ def test_a_folder_is_no_file(tmp_path):
 @pytest.mark.parametrize(
     "task, content, message",
     [
-        ("classify", "text,label\na,+\nb,-\n", "too few examples: of 2, 2 are needed"),
-        ("tag", "a\tX\nb\tY\n", "too few examples: of 1, 1 are needed"),
+        (
+            "classify",
+            "text,label\na,+\nb,-\n",
+            "a.csv: too few rows: got 2, expected 4: 2 to show all 2 lab",
+        ),
+        (
+            "tag",
+            "a\tX\nb\tY\n",
+            "a.csv: too few sentences: got 1, expected 3: 1 to show",
+        ),
         ("lm", "ab", "a text of 3 characters is too short to be divided"),
         ("forecast", "x\n" + "1\n" * 70, "has no whole window of --past 48 and --horizon 12 rows"),
     ],
@@ -235,3 +311,70 @@ def test_too_little_data(written, task, content, message):
     kind, settings = TASKS[task], TASKS[task].Settings()
     with pytest.raises(SettingsError, match=message):
         kind.divide(kind.read(written("a.csv", content), settings), settings)
+
+
+def test_json_lines_as_they_are_written(written):
+    """Numbers keep their digits, truth is a label, and what nobody asks for may lack."""
+    content = (
+        '{"text": 1.50, "label": true, "by": "Li"}\n{"text": null, "label": false}\n'
+        f'{{"text": {"9" * 5000}, "label": true}}\n'
+    )
+    rows = read_table(written("a.jsonl", content), ["text", "label"]).rows
+    assert [row.values["label"] for row in rows] == ["true", "false", "true"]
+    assert [row.values["text"] for row in rows] == ["1.50", "", "9" * 5000]
+    assert [row.values["by"] for row in rows] == ["Li", "", ""]
+
+
+def test_comments_are_no_tokens(written):
+    dressed = "# newpar\n# sent_id = 3\n# text = The\train\nThe\tDET\n# aside\nrain\tNOUN\n\n"
+    dressed += "# newdoc\n#\tSYM\n1\tNUM\n\n#\tSYM\n"
+    found = read_sentences(written("a.conll", dressed))
+    assert [sentence.words for sentence in found] == [["The", "rain"], ["#", "1"], ["#"]]
+    assert found[1].tags == ["SYM", "NUM"] and found[0].lines == [4, 6]
+    # between spaces the number of columns tells, and "name = value"
+    spaced = "# sent_id = 3\n# newpar id 7\n# SYM\n1 NUM\n\nfive NUM\n# SYM\n\n# SYM\n"
+    found = read_sentences(written("b.conll", spaced))
+    assert [sentence.words for sentence in found] == [["#", "1"], ["five", "#"], ["#"]]
+    # and of tokens alone
+    found = read_sentences(written("c.conll", "# sent_id = 3\n#\n1\n"), tagged=False)
+    assert [sentence.words for sentence in found] == [["#", "1"]]
+    with pytest.raises(FileError, match="line 2: expected a token and a tag, got one column: '#x"):
+        read_sentences(written("d.conll", "the\tDET\n#x\n"))
+
+
+def test_words_of_conllu_have_their_lines(written):
+    rows = [f"{n}\tw{n}\t_\tX" + "\t_" * 6 for n in (1, 2)]
+    content = ["# a", "1-2\tw" + "\t_" * 8, *rows, "2.1\te" + "\t_" * 8, "", "# b", rows[0], ""]
+    found = read_sentences(written("a.conllu", "\n".join(content)))
+    assert [sentence.lines for sentence in found] == [[3, 4], [8]]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for kind in TASKS.values():
+        with pytest.raises(FileError, match="expected a file, got a named pipe; give what comes"):
+            kind.read(tmp_path / "pipe", kind.Settings())
+        with pytest.raises(FileError, match="/dev/zero: expected a file, got a device"):
+            kind.read("/dev/zero", kind.Settings())
+
+
+def test_a_stream_is_read_once(monkeypatch):
+    for content in (b"a\n", b"b\n"):  # another stream is another text
+        stream = types.SimpleNamespace(buffer=io.BytesIO(content))
+        monkeypatch.setattr("sys.stdin", stream)
+        assert read_bytes("-") == read_bytes("-") == content
+        assert digest_of("-") == hashlib.sha256(content).hexdigest()
+    if os.path.isdir("/dev/fd"):
+        out, into = os.pipe()
+        os.write(into, b"text\n")
+        os.close(into)
+        assert read_lines(f"/dev/fd/{out}") == read_lines(f"/dev/fd/{out}") == ["text"]
+        os.close(out)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(FileError, match="standard input: expected a file, which several"):
+        read_bytes("-")
+    monkeypatch.delenv("WORLD_SIZE")
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(FileError, match="standard input: expected data, but it is closed"):
+        read_bytes("-")

@@ -22,6 +22,9 @@ def test_there_and_back(kind):
     [
         ({"hidden_size": 0}, "--hidden-size: expected at least 1, got 0"),
         ({"seed": -1}, "--seed: expected at least 0, got -1"),
+        ({"seed": 2**32}, "--seed: expected at most 4294967295, got 4294967296"),
+        ({"hidden_size": 10**20}, "--hidden-size: expected at most 4294967295, got 1000000"),
+        ({"past": 10**400}, "--past: expected at most 4294967295, got 1000000"),
         ({"dropout": 1.0}, "--dropout: expected at least 0, below 1, got 1.0"),
         ({"valid_share": 0.6, "test_share": 0.5}, "expected a sum below 1"),
         ({"learning_rate": float("nan")}, "--learning-rate: expected a number above 0, got nan"),

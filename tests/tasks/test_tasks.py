@@ -11,6 +11,7 @@ import torch
 
 from companion import ARCHITECTURES
 from companion.tasks import TASKS, FileError, Request, SettingsError, evaluate, load, train
+from companion.tasks.files import Rows
 from companion.tasks.task import RowBatches, divide
 from tests.tasks.toys import BAD, GOOD, hours, reviews, sentences, story
 
@@ -156,10 +157,11 @@ def test_lm_goes_on_where_a_line_ends(runs, monkeypatch):
     assert one == two[:1] and two[0] != two[2]
     assert "<unk>" not in "".join(predicted(task, typed(monkeypatch, "q" * 50), draws)[0])
     for wrong, message in (
-        (Request(temperature=-1), "temperature"),
-        (Request(top_p=2.0), "top_p"),
-        (Request(top_k=0), "top_k"),
-        (Request(tokens=-1), "tokens"),
+        (Request(temperature=-1), "^--temperature: expected at least 0, got -1"),
+        (Request(top_p=2.0), "^--top-p: expected more than 0 and at most 1, got 2.0"),
+        (Request(top_k=0), "^--top-k: expected"),
+        (Request(tokens=-1), "^--tokens: expected at least 0, got -1"),
+        (Request(seed=2**32), r"^--seed: expected 0 ... 2\*\*32 - 1, got 4294967296"),
     ):
         with pytest.raises(SettingsError, match=message):
             predicted(task, typed(monkeypatch, "a"), wrong)
@@ -228,7 +230,7 @@ def test_forecast_looks_at_no_later_row(tmp_path):
     known = kind.learn(parts.train, settings)
     later = whole.values.clone()
     later[80:] = 1e6  # validation and test
-    changed = kind.divide(type(whole)(whole.columns, later, whole.times), settings)
+    changed = kind.divide(dataclasses.replace(whole, values=later), settings)
     assert kind.learn(changed.train, settings) == known
     cut = {n: kind.windows(p, settings) for n, p in parts._asdict().items()}
     targets = {n: {round(v, 4) for v in w.future.flatten().tolist()} for n, w in cut.items()}
@@ -252,7 +254,7 @@ def test_missing_values_and_gaps_are_left_out(tmp_path):
 
 
 def test_every_label_is_in_training():
-    rows = [(n, "rare" if n == 7 else "ab"[n % 2]) for n in range(40)]
+    rows = Rows((n, "rare" if n == 7 else "ab"[n % 2]) for n in range(40))
     for seed in range(20):
         settings = TASKS["classify"].Settings(seed=seed)
         parts = divide(rows, settings, lambda row: [row[1]])
