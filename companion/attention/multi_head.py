@@ -9,7 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from companion.attention.base import Attended, check_query, masked_softmax, readable
+from companion.attention.base import (
+    Attended,
+    check_keys,
+    check_query,
+    masked_softmax,
+    readable,
+)
 from companion.cells.noise import check_probability
 from companion.checks import check_flag, check_size
 
@@ -93,6 +99,19 @@ class MultiHeadAttention(nn.Module):
         """Keys and values of a memory (B, S, E), each (B, n, S, d): a cache for more queries."""
         return self._project(memory, 1), self._project(memory, 2)
 
+    def _cached(self, keys: Any, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values that were given, checked."""
+        if not isinstance(keys, tuple) or len(keys) != 2:
+            raise TypeError(
+                f"keys: expected the pair that prepare(memory) gives, got {type(keys).__name__}"
+            )
+        (B, S, E), n = memory.shape, self.num_heads
+        for part in keys:
+            check_keys(part, memory, (B, n, S))
+            if part.shape[3] != E // n:
+                raise ValueError(f"keys: expected {E // n} features a head, got {part.shape[3]}")
+        return keys
+
     def forward(
         self,
         query: Tensor,
@@ -120,10 +139,11 @@ class MultiHeadAttention(nn.Module):
         """
         check_query(query, memory, self.embed_dim, self.embed_dim, self.in_proj_weight)
         memory, valid = readable(memory, valid, query.shape[1])
-        k, v = self.prepare(memory) if keys is None else keys
-        if keys is not None:
+        if keys is None:
+            k, v = self.prepare(memory)
+        else:
             unread = ~valid.any(1)[:, None, :, None]
-            k, v = k.masked_fill(unread, 0.0), v.masked_fill(unread, 0.0)
+            k, v = (part.masked_fill(unread, 0.0) for part in self._cached(keys, memory))
         q = self._project(query, 0)
         scores = q @ k.mT / math.sqrt(q.shape[-1])  # (B, n, T, S)
         weights = masked_softmax(scores, valid[:, None])

@@ -225,8 +225,10 @@ class LocalAttention(Attention):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if not isinstance(inner, Attention):
-            raise TypeError(f"inner: expected an Attention, got {type(inner).__name__}")
+        if not isinstance(inner, Attention) or isinstance(inner, LocalAttention):
+            raise TypeError(
+                f"inner: expected an Attention with a score of its own, got {type(inner).__name__}"
+            )
         super().__init__(inner.query_size, inner.memory_size)
         check_size("window", window)
         new: dict[str, Any] = {"bias": False, "device": device, "dtype": dtype}
@@ -239,13 +241,16 @@ class LocalAttention(Attention):
         return self.inner.prepare(memory)
 
     def places(self, query: Tensor, valid: Tensor) -> Tensor:
-        """The predicted places p_t, (B, T, 1), between 0 and the number of valid steps."""
-        return valid.sum(-1, keepdim=True) * torch.sigmoid(
-            self.place(torch.tanh(self.hidden(query)))
-        )
+        """The predicted places p_t, (B, T, 1), between 0 and the number of valid steps.
+
+        In float32 at least: bfloat16 has no whole numbers beyond 256 but the even ones.
+        """
+        place = self.place(torch.tanh(self.hidden(query)))
+        place = place.to(torch.promote_types(place.dtype, torch.float32))
+        return valid.sum(-1, keepdim=True) * torch.sigmoid(place)
 
     def weights(self, query: Tensor, keys: Tensor, valid: Tensor) -> Tensor:
         """Softmax within the window, times a bell around the place."""
         away = torch.arange(keys.shape[1], device=keys.device) - self.places(query, valid)
         near = masked_softmax(self.inner.scores(query, keys), valid & (away.abs() <= self.window))
-        return near * torch.exp(-2 * (away / self.window) ** 2)
+        return near * torch.exp(-2 * (away / self.window) ** 2).to(near.dtype)

@@ -144,16 +144,18 @@ def measure(seconds: float, rounds: int, grid: list[tuple[int, ...]]) -> dict[st
 
 def compare(
     names: Sequence[str],
-    candidates: Callable[..., dict[str, Callable[[], None]]],
+    candidates: Callable[..., Mapping[str, Callable[[], object]]],
     ratios: Mapping[str, tuple[str, str]],
     seconds: float,
     rounds: int,
     grid: list[tuple[int, ...]],
+    letters: str = "B,T,D,H",
+    least: int = 7,
 ) -> dict[str, dict[str, Any]]:
     """:func:`measure` for any layers, with any ways to run them, compared in any ratios."""
     check_size("rounds", rounds)
     if not grid:
-        raise ValueError("grid: expected at least one shape (B, T, D, H)")
+        raise ValueError(f"grid: expected at least one shape ({letters.replace(',', ', ')})")
     results: dict[str, dict[str, Any]] = {}
     for name in names:
         columns: dict[str, list[list[float]]] = {label: [] for label in ratios}
@@ -161,7 +163,7 @@ def compare(
             shown: dict[str, list[float]] = {label: [] for label in ratios}
             for number in range(rounds):
                 seed_all(number)
-                times = interleaved(candidates(name, *shape), seconds)
+                times = interleaved(candidates(name, *shape), seconds, least)
                 middle = {k: statistics.median(v) for k, v in times.items()}
                 for label, (a, b) in ratios.items():
                     shown[label].append(middle[a] / middle[b])
@@ -170,7 +172,9 @@ def compare(
             print(f"{name} {where:>16}  {row}", flush=True)
             for label, values in shown.items():
                 columns[label].append(values)
-                results[f"{name} {label} {where}"] = _entry(values, f"{label}, B,T,D,H = {where}")
+                results[f"{name} {label} {where}"] = _entry(
+                    values, f"{label}, {letters} = {where}"
+                )
         for label, rows in columns.items():
             rounds_ = list(zip(*rows, strict=True))  # all shapes of one round
             worst = max if label.endswith("torch.nn") else min

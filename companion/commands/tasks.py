@@ -32,6 +32,7 @@ def train(parser: Parser) -> None:
           lm         what comes next in a text    plain text
           tag        a tag for each token         CoNLL columns, CoNLL-U
           forecast   the next values of a series  CSV
+          seq2seq    a text for each text         CSV, TSV, JSON Lines
 
         `train TASK --help` shows what FILE looks like, and every option. The run goes into a new
         folder, runs/<name of the file>-TASK: checkpoints, numbers, and model.safetensors, which
@@ -46,7 +47,7 @@ def train(parser: Parser) -> None:
         """
     )
     parser.usage = "%(prog)s [-h] TASK FILE [OPTION ...]"
-    parser.add_argument("task", metavar="TASK", help="classify, lm, tag or forecast")
+    parser.add_argument("task", metavar="TASK", help="classify, lm, tag, forecast or seq2seq")
     parser.add_argument(
         "rest", metavar="FILE [OPTION ...]", nargs=argparse.REMAINDER, help="see TASK --help"
     )
@@ -75,7 +76,8 @@ def evaluate(parser: Parser) -> None:
     parser.epilog = textwrap.dedent(
         """\
         FILE has the form that the network was trained on. A label that was not there in training
-        is an error. Of a language model, --output takes the perplexity of each line.
+        is an error. --output takes numbers of each line: of lm its perplexity, of seq2seq what was
+        written, and how far that is from the target.
 
         examples:
           python -m companion evaluate runs/reviews-classify other.csv
@@ -86,7 +88,7 @@ def evaluate(parser: Parser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help=FOLDER)
     parser.add_argument("file", metavar="FILE", help="in the form of the training data")
     parser.add_argument(
-        "--output", metavar="FILE", help="lm only: for the perplexity of each line"
+        "--output", metavar="FILE", help="lm and seq2seq only: for numbers of each line"
     )
     parser.add_argument("--device", metavar="DEVICE", help=DEVICE)
     parser.set_defaults(run=run_evaluate)
@@ -104,6 +106,7 @@ def predict(parser: Parser) -> None:
                      between spaces; or .conll,     each sentence
                      .conllu
           forecast   the series up to now, CSV      the next rows, CSV
+          seq2seq    as classify                    what becomes of it; tabs before more
         A file whose name ends as that of the training data is read as they were.
 
         examples:
@@ -128,6 +131,15 @@ def predict(parser: Parser) -> None:
     draws.add_argument("--top-k", type=int, metavar="K", help="draw from the K likeliest only")
     draws.add_argument("--top-p", type=float, metavar="P", help="... that together have P")
     draws.add_argument("--seed", type=int, help="of the draws (0)")
+    writes = parser.add_argument_group("seq2seq only")
+    writes.add_argument("--beam", type=int, metavar="N", help="texts to keep while writing (1)")
+    writes.add_argument("--n-best", type=int, metavar="N", help="texts to give, of the beam's (1)")
+    writes.add_argument(
+        "--length-penalty", type=float, metavar="A", help="of a beam; 0 favors short texts (0.6)"
+    )
+    writes.add_argument(
+        "--log-prob", action="store_const", const=True, help="log-probability after each text"
+    )
     parser.set_defaults(run=run_predict)
 
 
@@ -206,13 +218,15 @@ def run_predict(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace, task: Task) -> Request:
-    from companion.tasks import Request, SettingsError
+    from companion.tasks import TASKS, Request, SettingsError
 
     names = [field.name for field in dataclasses.fields(Request)]
     given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
-    if given and task.name != "lm":
-        option = "--" + next(iter(given)).replace("_", "-")
-        raise SettingsError(f"{option} is for language models (lm); this is {task.name}")
+    for name in given:
+        if name not in task.requests:
+            option = "--" + name.replace("_", "-")
+            others = ", ".join(k for k, kind in TASKS.items() if name in kind.requests)
+            raise SettingsError(f"{option} is for {others}; this is {task.name}")
     return Request(**given)
 
 

@@ -28,6 +28,7 @@ from companion.data.generated import (
 )
 from companion.data.labelled import Digits, Labelled, Split, Surnames
 from companion.data.markov import MarkovChain
+from companion.data.pairs import Messages, Pairs, number_names, read_parallel
 from companion.data.passages import FOUR_PRESIDENTS, Passages, passages
 from companion.data.pronunciations import Pronunciations
 from companion.data.restoration import RESTORATION_LABELS, case_and_punctuation, restore_text
@@ -55,6 +56,8 @@ __all__ = [
     "Digits",
     "Labelled",
     "MarkovChain",
+    "Messages",
+    "Pairs",
     "Passages",
     "Play",
     "Pronunciations",
@@ -85,11 +88,13 @@ __all__ = [
     "first_token_recall",
     "get_tokenizer",
     "load",
+    "number_names",
     "pad",
     "parity",
     "passages",
     "read_ag_news",
     "read_conllu",
+    "read_parallel",
     "restore_text",
     "selective_copying",
     "spike_delays",
@@ -125,6 +130,10 @@ def load(
 @overload
 def load(name: Literal["cmudict"], *, download: bool = False) -> Pronunciations: ...
 @overload
+def load(name: Literal["numbers"], *, download: bool = False) -> Pairs: ...
+@overload
+def load(name: Literal["interface"], *, download: bool = False) -> Messages: ...
+@overload
 def load(
     name: Literal["spoken-digits", "spoken_digits"], *, download: bool = False
 ) -> Recordings: ...
@@ -136,6 +145,8 @@ def load(
 ) -> dict[str, Recordings]: ...
 @overload
 def load(name: Literal["ag-news", "ag_news"], *, download: bool = False) -> dict[str, Texts]: ...
+@overload
+def load(name: Literal["multi30k"], *, download: bool = False) -> dict[str, Pairs]: ...
 @overload
 def load(
     name: Literal["ptb", "wikitext-2", "wikitext_2"], *, download: bool = False

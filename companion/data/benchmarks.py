@@ -1,4 +1,4 @@
-"""Readers of the optional benchmarks: news items, and lines of text for word language models."""
+"""Readers of the optional benchmarks: news items, lines of text, sentences in two languages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from pathlib import Path
 
 import torch
 
+from companion.data.pairs import Pairs, read_parallel
 from companion.data.texts import Texts
+from companion.data.unpacking import DataError
 
-__all__ = ["NEWS_CLASSES", "load_ag_news", "load_ptb", "load_wikitext_2", "read_ag_news"]
+__all__ = [
+    "NEWS_CLASSES",
+    "load_ag_news",
+    "load_multi30k",
+    "load_ptb",
+    "load_wikitext_2",
+    "read_ag_news",
+]
 
 NEWS_CLASSES = ["World", "Sports", "Business", "Sci/Tech"]  # of the labels 1 to 4
 
@@ -86,6 +95,32 @@ def load_wikitext_2(paths: Mapping[str, Path]) -> dict[str, list[str]]:
     """
     folder = paths["wikitext-2-v1.zip"] / "wikitext-2"
     return {part: _lines(folder / f"wiki.{part}.tokens") for part in ("train", "valid", "test")}
+
+
+def load_multi30k(paths: Mapping[str, Path]) -> dict[str, Pairs]:
+    """Read Multi30k's ``train``, ``valid`` and ``test``, German to English as torchtext has it.
+
+    ``swapped`` turns them round. The test is that of 2016.
+    """
+    archives = {
+        "train": ("training.tar.gz", "train"),
+        "valid": ("validation.tar.gz", "val"),
+        "test": ("mmt16_task1_test.tar.gz", "test"),
+    }
+    return {
+        part: read_parallel(
+            *(_only(paths[archive], f"{stem}.{ending}") for ending in ("de", "en"))
+        )
+        for part, (archive, stem) in archives.items()
+    }
+
+
+def _only(folder: Path, name: str) -> Path:
+    """The one file of this name in an unpacked archive, however deep."""
+    found = sorted(path for path in folder.rglob(name) if path.is_file())
+    if len(found) != 1:
+        raise DataError(f"{folder}: expected one file {name} in the archive, got {len(found)}")
+    return found[0]
 
 
 def _lines(path: Path) -> list[str]:

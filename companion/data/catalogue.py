@@ -13,6 +13,7 @@ from companion.data.downloads import DOWNLOADS
 from companion.data.entry import DataFile, DataSet
 from companion.data.frames import load_basic_motions, load_japanese_vowels, load_spoken_digits
 from companion.data.labelled import load_digits, load_surnames
+from companion.data.pairs import load_interface, load_numbers
 from companion.data.pronunciations import load_cmudict
 from companion.data.series import load_weather
 from companion.data.tagged import load_turkish_treebank
@@ -156,6 +157,27 @@ _HERE = [
         "have several pronunciations, each of them right.",
     ),
     DataSet(
+        name="interface",
+        task="translation: what programs say, English to French",
+        size="13,282 pairs, 4.6 words on average, 281 kB packed",
+        license="BSD 3-Clause (JupyterLab, Django); Apache License 2.0 (Home Assistant)",
+        source="PyPI jupyterlab-language-pack-fr-FR 4.5.post3, Django 5.2.19, homeassistant "
+        "2026.2.3",
+        kind="vendored",
+        files=(
+            DataFile(
+                "pairs.tsv.gz",
+                "sha256:0860810574b96e58e42caf92fe0061b1004e22e8bee3926e49564a85dca67f1d",
+            ),
+        ),
+        loader=load_interface,
+        citation="Project Jupyter, the Django Software Foundation, the Home Assistant Authors "
+        "and their translators",
+        notes="More than half have one to three words; 1,381 have ten or more. What the program "
+        "puts in, as {name} or %1, is left as it is. No two sources are the same but for digits, "
+        "capitals and the marks at the end.",
+    ),
+    DataSet(
         name="spoken-digits",
         task="speech: digits from features, alone or in strings (CTC)",
         size="3,000 recordings, 53,999 frames of 13 coefficients, 1.3 MB packed",
@@ -233,6 +255,18 @@ _HERE = [
         loader=load_sunspots,
         package="statsmodels",
         citation="National Geophysical Data Center, yearly sunspot numbers",
+    ),
+    DataSet(
+        name="numbers",
+        task="sequence to sequence, with one right answer: English names of numbers to French",
+        size="10,000 pairs, 0 to 9,999, up to 47 and 46 characters; about a second to compute",
+        license="no license needed for the names; the package is under the LGPL",
+        source="PyPI num2words",
+        kind="pip",
+        loader=load_numbers,
+        package="num2words",
+        citation="Savoir-faire Linux and the contributors of num2words",
+        notes="Row n is the number n. number_names names other numbers, in other languages.",
     ),
     DataSet(
         name="basic-motions",

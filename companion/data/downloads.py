@@ -5,7 +5,7 @@ Addresses and hashes are published ones; nothing is fetched unless asked for.
 
 from __future__ import annotations
 
-from companion.data.benchmarks import load_ag_news, load_ptb, load_wikitext_2
+from companion.data.benchmarks import load_ag_news, load_multi30k, load_ptb, load_wikitext_2
 from companion.data.entry import DataFile, DataSet
 
 __all__ = ["DOWNLOADS"]
@@ -68,7 +68,7 @@ DOWNLOADS = [
     ),
     DataSet(
         name="multi30k",
-        task="translation, English and German",
+        task="translation, German to English",
         size="29,000 + 1,014 + 1,000 sentence pairs, 1.3 MB packed",
         license="no license in the archives; the images behind them are under Flickr's terms",
         source="github.com/neychev/small_DL_repo",
@@ -89,6 +89,7 @@ DOWNLOADS = [
             ),
             unpack=True,
         ),
+        loader=load_multi30k,
         citation="Elliott, Frank, Sima'an and Specia (2016)",
     ),
     DataSet(

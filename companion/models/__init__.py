@@ -5,11 +5,12 @@ of ``companion.ARCHITECTURES``, and comes with the objective that ``companion.tr
 minimizes for it.
 """
 
+from companion.models.attention_decoder import AttentionDecoder
 from companion.models.backbone import Backbone, Block
 from companion.models.baselines import LinearForecaster, SeasonalNaive
 from companion.models.classifier import TextClassifier, classification_objective
 from companion.models.ctc import collapse, ctc_forward, ctc_loss
-from companion.models.decoder import AttentionDecoder, Decoder
+from companion.models.decoder import Decoder
 from companion.models.decoding import Hypothesis, ctc_beam_search, ctc_greedy
 from companion.models.encoder import Bridge, Encoder
 from companion.models.forecasting import Forecaster, forecasting_objective, pinball_loss

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from companion.cells import Cell, State, flat_state, map_state
 from companion.cells.base import flat_sizes
 from companion.cells.noise import check_probability
-from companion.checks import check_sizes
+from companion.checks import check_flag, check_sizes
 from companion.layers import Recurrence
 from companion.models.parts import check_batch, check_tokens, recurrence, valid_steps
 
@@ -132,7 +132,7 @@ class Bridge(nn.Module):
 
     for each layer and each tensor of the state. Where both states have the same form already, and
     nothing has to be joined, it has no weights and passes the state on. What is no feature of
-    the past (the time of a clockwork RNN) starts as ever.
+    the past (the time of a clockwork RNN, the window of a QRNN) is never read and starts as ever.
 
     Args:
         source: the recurrence that has read.
@@ -141,6 +141,7 @@ class Bridge(nn.Module):
         device, dtype: of the weights.
 
     Raises:
+        TypeError: if ``learned`` is no bool.
         ValueError: if the numbers of layers differ.
 
     Source:
@@ -164,6 +165,7 @@ class Bridge(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_flag("learned", learned)
         if source.num_layers != target.num_layers:
             raise ValueError(
                 f"num_layers: expected as many in encoder and decoder, got {source.num_layers} "
@@ -171,25 +173,21 @@ class Bridge(nn.Module):
             )
         own, other = target.cell(0), source.cell(0)
         self.directions, self.layers = source.directions, target.num_layers
-        sizes, given = flat_sizes(own.state_size), flat_sizes(other.state_size)
+        sizes, given = _features(own), _features(other)
         self.single = not isinstance(own.state_size, tuple)
         same = type(own) is type(other) and sizes == given and self.directions == 1
-        # how many tensors of the state are features; None: all
-        features = len(sizes) if own.zoned is None else max(own.zoned, 1)
         self.maps = nn.ModuleList()
-        self.feeds = [min(k, len(given) - 1) for k in range(features)]
+        self.feeds = [min(k, len(given) - 1) for k in range(len(sizes))]
+        self._target = [target]  # in a list: the decoder registers it
         if same and not learned:
             return
         for _ in range(self.layers):
-            for k in range(features):
-                width = self.directions * given[self.feeds[k]]
-                self.maps.append(nn.Linear(width, sizes[k], device=device, dtype=dtype))
-        self._target = [target]  # in a list: the decoder registers it
+            for size, feed in zip(sizes, self.feeds, strict=True):
+                width = self.directions * given[feed]
+                self.maps.append(nn.Linear(width, size, device=device, dtype=dtype))
 
     def forward(self, state: State) -> State:
         """The first state of the target, from the final one of the source."""
-        if not len(self.maps):
-            return state
         parts = [  # one (L, B, directions * size) of each tensor
             s.unflatten(0, (self.layers, self.directions)).transpose(1, 2).flatten(2)
             for s in flat_state(state)
@@ -197,6 +195,13 @@ class Bridge(nn.Module):
         first = list(flat_state(self._target[0].initial_state(parts[0].shape[1])))
         n = len(self.feeds)
         for k, feed in enumerate(self.feeds):
-            made = [self.maps[layer * n + k](parts[feed][layer]) for layer in range(self.layers)]
-            first[k] = torch.tanh(torch.stack(made))
+            maps = list(self.maps)[k::n]  # one a layer
+            joined = [f(x) for f, x in zip(maps, parts[feed], strict=False)]
+            first[k] = torch.tanh(torch.stack(joined)) if joined else parts[feed]
         return first[0] if self.single else cast(State, tuple(first))
+
+
+def _features(cell: Cell) -> tuple[int, ...]:
+    """Sizes of those tensors of a state that are features of the past."""
+    sizes = flat_sizes(cell.state_size)
+    return sizes if cell.zoned is None else sizes[: max(cell.zoned, 1)]

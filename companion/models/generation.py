@@ -9,9 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from companion.checks import check_number, check_size, check_sizes
+from companion.checks import check_generator, check_number, check_size, check_sizes
 from companion.models.decoder import Written
-from companion.models.sampling import check_sampling, evaluating, next_token_probabilities
+from companion.models.sampling import (
+    check_logits,
+    check_sampling,
+    evaluating,
+    next_token_probabilities,
+    wide,
+)
 from companion.models.seq2seq import Seq2Seq
 
 __all__ = ["Translation", "beam_search", "generate"]
@@ -77,19 +83,19 @@ def generate(
     """
     check_size("max_length", max_length)
     check_sampling(temperature, top_k, top_p)
+    check_generator(generator)
     with evaluating(model):
         written = model.begin(source, lengths)
         B = len(written.encoded.memory)
         rows = torch.arange(B, device=source.device)
-        token = source.new_full((B,), model.bos)
+        token = torch.full_like(rows, model.bos)
         tokens: list[list[int]] = [[] for _ in range(B)]
         log_probs, looks = [0.0] * B, [list[Tensor]() for _ in range(B)]
         finished = [False] * B
         for _ in range(max_length):
             if not len(rows):
                 break
-            logits, weights, written = model.decoder(token[:, None], written)
-            logits = logits[:, 0]
+            logits, weights, written = model.decoder.step(token, written)
             p = next_token_probabilities(logits, temperature, top_k, top_p)
             token = (
                 torch.multinomial(p, 1, generator=generator)[:, 0] if temperature else p.argmax(-1)
@@ -98,7 +104,7 @@ def generate(
             for n, (row, y) in enumerate(zip(rows.tolist(), token.tolist(), strict=True)):
                 log_probs[row] += gained[n]
                 if weights is not None:
-                    looks[row].append(weights[n, 0])
+                    looks[row].append(weights[n])
                 if y == model.eos:
                     finished[row] = True
                 else:
@@ -242,8 +248,8 @@ class _Rank(NamedTuple):
         weights = torch.stack(beam.looks) if beam.looks else None
         score = beam.log_prob / self.normal(len(beam.tokens) + finished)
         if self.coverage_penalty and weights is not None:
-            covered = weights[:, valid].sum(0).clamp(max=1).log().sum()
-            score += self.coverage_penalty * float(covered)
+            covered = weights[:, valid].sum(0).clamp(torch.finfo(weights.dtype).tiny, 1)
+            score += self.coverage_penalty * float(covered.log().sum())
         return Translation(list(beam.tokens), beam.log_prob, score, finished, weights)
 
     def best(self, found: list[Translation]) -> list[Translation]:
@@ -262,6 +268,6 @@ def _advance(
     """One step of all hypotheses of all rows: log-probabilities (N, V) and weights (N, S)."""
     last = [b.tokens[-1] if b.tokens else model.bos for beams in going.values() for b in beams]
     device = written.encoded.valid.device
-    logits, weights, written = model.decoder(torch.tensor(last, device=device)[:, None], written)
-    log_p = logits[:, 0].double().log_softmax(-1)
-    return written, log_p, None if weights is None else weights[:, 0]
+    logits, weights, written = model.decoder.step(torch.tensor(last, device=device), written)
+    check_logits(logits)
+    return written, wide(logits).log_softmax(-1), weights

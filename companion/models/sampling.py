@@ -63,11 +63,7 @@ def next_token_probabilities(
         raise ValueError(f"logits: expected shape (..., V), got {tuple(logits.shape)}")
     check_sampling(temperature, top_k, top_p)
     z = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    largest = z.amax(-1, keepdim=True)
-    if not bool(largest.isfinite().all()):
-        wrong = largest[~largest.isfinite()][0].item()
-        raise ValueError(f"logits: expected a finite largest score in each row, got {wrong}")
-    z = z - largest  # so that a small temperature does not overflow
+    z = z - check_logits(z)  # so that a small temperature does not overflow
     if temperature == 0:
         return F.one_hot(z.argmax(-1), z.shape[-1]).to(z.dtype)
     info = torch.finfo(z.dtype)  # in which a temperature out of range would be 0 or infinite
@@ -76,9 +72,23 @@ def next_token_probabilities(
     if top_k is not None:
         p = _scaled(p, torch.arange(p.shape[-1], device=p.device) < top_k)
     if top_p is not None and top_p < 1:  # rounded sums may reach 1 before the end
-        wide = p.to(torch.float32 if p.device.type == "mps" else torch.float64)
-        p = _scaled(p, wide.cumsum(-1) - wide < top_p)  # kept: begun before the sum reaches p
+        q = wide(p)
+        p = _scaled(p, q.cumsum(-1) - q < top_p)  # kept: begun before the sum reaches p
     return torch.zeros_like(p).scatter(-1, order, p)
+
+
+def check_logits(logits: Tensor) -> Tensor:
+    """The largest score of each row (..., 1), which must be finite."""
+    largest = logits.amax(-1, keepdim=True)
+    if not bool(largest.isfinite().all()):
+        wrong = largest[~largest.isfinite()][0].item()
+        raise ValueError(f"logits: expected a finite largest score in each row, got {wrong}")
+    return largest
+
+
+def wide(x: Tensor) -> Tensor:
+    """In float64, where the device has it."""
+    return x.to(torch.float32 if x.device.type == "mps" else torch.float64)
 
 
 def _scaled(p: Tensor, kept: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from companion.cells.noise import check_probability
+from companion.checks import check_generator, check_size
 from companion.models.decoder import Decoder, Written
 from companion.models.encoder import Bridge, Encoder
 from companion.models.parts import check_names, check_tokens, valid_steps
@@ -61,7 +62,7 @@ class Seq2Seq(nn.Module):
         super().__init__()
         for name, part, kind in (("encoder", encoder, Encoder), ("decoder", decoder, Decoder)):
             if not isinstance(part, kind):
-                raise TypeError(f"{name}: expected an {kind.__name__}, got {type(part).__name__}")
+                raise TypeError(f"{name}: expected {kind.__name__}, got {type(part).__name__}")
         memory = getattr(getattr(decoder, "attention", None), "memory_size", encoder.output_size)
         if memory != encoder.output_size:
             raise ValueError(
@@ -69,7 +70,8 @@ class Seq2Seq(nn.Module):
                 f"got {memory}"
             )
         for name, token in (("bos", bos), ("eos", eos)):
-            check_tokens(name, torch.as_tensor(token), decoder.vocab_size)
+            check_size(name, token, 0)
+            check_tokens(name, torch.tensor(token), decoder.vocab_size)
         self.encoder, self.decoder, self.bos, self.eos = encoder, decoder, bos, eos
         like = encoder.embedding.weight
         self.bridge = Bridge(
@@ -104,7 +106,12 @@ class Seq2Seq(nn.Module):
             TypeError, ValueError: if an argument has the wrong type, shape, values or device.
         """
         inputs, _, _ = self.shifted(target, target_lengths)
-        logits, weights, _ = self.decoder(inputs, self.begin(source, source_lengths))
+        written = self.begin(source, source_lengths)
+        if len(target) != len(source):
+            raise ValueError(
+                f"target: expected {len(source)} rows, as the source has, got {len(target)}"
+            )
+        logits, weights, _ = self.decoder(inputs, written)
         return logits, weights
 
     def shifted(
@@ -118,6 +125,10 @@ class Seq2Seq(nn.Module):
 
         Returns:
             three tensors (B, n + 1): BOS and the target; the target and EOS; bool.
+
+        Raises:
+            TypeError, ValueError: if an argument has the wrong type, shape, values or device; if
+                a target holds EOS, which would end it: no text that is written goes on after it.
         """
         if not isinstance(target, Tensor) or target.dim() != 2:
             got = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
@@ -125,6 +136,11 @@ class Seq2Seq(nn.Module):
         B, n = target.shape
         valid = valid_steps(lengths, B, n, target.device)
         target = check_tokens("target", target, self.decoder.vocab_size, valid)
+        if bool(((target == self.eos) & valid).any()):
+            raise ValueError(
+                f"target: expected no EOS ({self.eos}): the model puts it behind the last of the "
+                "valid tokens itself; pass lengths where a row is padded with it"
+            )
         target = target.masked_fill(~valid, self.eos)
         inputs = F.pad(target, (1, 0), value=self.bos)
         outputs = F.pad(target, (0, 1), value=self.eos)
@@ -187,6 +203,7 @@ def scheduled_objective(
     """
     check_probability("teacher_forcing", teacher_forcing)
     check_names("per", per, ("token", "sentence"))
+    check_generator(generator)
 
     def objective(model: Seq2Seq, batch: Any) -> tuple[Tensor, int, dict[str, Tensor]]:
         if not model.training or teacher_forcing == 1:
@@ -199,11 +216,11 @@ def scheduled_objective(
         told = told.to(inputs.device)
         written, token, steps = model.begin(source, source_lengths), inputs[:, 0], []
         for t in range(T):
-            logits, _, written = model.decoder(token[:, None], written)
+            logits, _, written = model.decoder.step(token, written)
             steps.append(logits)
             if t + 1 < T:
-                token = torch.where(told[:, t + 1], inputs[:, t + 1], logits[:, 0].argmax(-1))
-        return _likelihood(torch.cat(steps, 1), outputs, counted)
+                token = torch.where(told[:, t + 1], inputs[:, t + 1], logits.argmax(-1))
+        return _likelihood(torch.stack(steps, 1), outputs, counted)
 
     return objective
 

@@ -10,6 +10,7 @@ from companion.tasks.folder import FolderError
 from companion.tasks.forecast import Forecast
 from companion.tasks.lm import LanguageModelling
 from companion.tasks.running import evaluate, load, resume, train
+from companion.tasks.seq2seq import SequenceToSequence
 from companion.tasks.settings import Settings, SettingsError
 from companion.tasks.tag import Tag
 from companion.tasks.task import Request, Task
@@ -33,4 +34,5 @@ TASKS: dict[str, type[Task]] = {
     "lm": LanguageModelling,
     "tag": Tag,
     "forecast": Forecast,
+    "seq2seq": SequenceToSequence,
 }

@@ -109,6 +109,7 @@ class LanguageModelling(Task):
     metric: ClassVar[str] = "perplexity"
     largest: ClassVar[bool] = False
     stateful: ClassVar[bool] = True
+    requests: ClassVar[tuple[str, ...]] = ("tokens", "temperature", "top_k", "top_p", "seed")
     model: LanguageModel
 
     def __init__(self, settings: Any, known: Any, device: Any = None) -> None:

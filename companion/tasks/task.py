@@ -34,13 +34,17 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """What a prediction can be asked for beside its input; a language model's draws, so far."""
+    """What a prediction can be asked for beside its input; a task's ``requests`` are its own."""
 
     tokens: int = 200
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
     seed: int = 0
+    beam: int = 1
+    n_best: int = 1
+    length_penalty: float | None = None
+    log_prob: bool = False
 
 
 class Task(ABC):
@@ -64,6 +68,7 @@ class Task(ABC):
     metric: ClassVar[str]  # that the network is compared with its baselines by
     largest: ClassVar[bool]  # whether a large one is good
     stateful: ClassVar[bool] = False
+    requests: ClassVar[tuple[str, ...]] = ()  # the fields of Request that mean something to it
 
     def __init__(
         self, settings: Any, known: Any, device: torch.device | str | None = None

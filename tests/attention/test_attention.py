@@ -231,12 +231,39 @@ def test_empty_sizes(name, b, t, s):
         assert weights.shape[-2:] == (t, s) and context.isfinite().all()
 
 
+@pytest.mark.parametrize("how", ["autocast", "bfloat16"])
+@torch.no_grad()
+def test_local_attention_far_out_in_bfloat16(how):
+    """bfloat16 holds one number in four at 1000: windows were empty, or one memory too wide."""
+    torch.manual_seed(1)
+    attend = LocalAttention(GeneralAttention(4, 6), 2)
+    attend.place.weight *= 20
+    query, memory = 3 * torch.randn(1, 20, 4), torch.randn(1, 1000, 6)
+    if how == "autocast":
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            weights = attend(query, memory).weights
+    else:
+        attend = attend.bfloat16()
+        weights = attend(query.bfloat16(), memory.bfloat16()).weights
+        assert weights.dtype == torch.bfloat16
+        attend = attend.float()
+    places = attend.places(query, torch.ones(1, 1, 1000, dtype=torch.bool))
+    assert places.max() > 900
+    for row, place in zip(weights[0].float(), places.flatten().tolist(), strict=True):
+        near = row.nonzero().flatten()
+        assert 2 <= len(near) <= 5 and near[-1] - near[0] == len(near) - 1
+        assert (near - place).abs().max() <= 2 + 8  # p itself is rounded to bfloat16
+
+
 def test_masked_softmax_and_its_gradient():
     scores = torch.tensor([[1.0, torch.nan, 3.0], [torch.nan] * 3], requires_grad=True)
     valid = torch.tensor([[True, False, True], [False] * 3])
     share = 1 / (1 + math.exp(2))
     weights = masked_softmax(scores, valid)
     torch.testing.assert_close(weights, torch.tensor([[share, 0, 1 - share], [0, 0, 0]]))
+    for wrong in (valid.float(), valid.tolist()):
+        with pytest.raises(TypeError, match="valid: expected a tensor of bool"):
+            masked_softmax(scores, wrong)
     weights[0, 0].backward()
     slope = share * (1 - share)
     torch.testing.assert_close(scores.grad, torch.tensor([[slope, 0, -slope], [0, 0, 0]]))
@@ -266,6 +293,11 @@ def test_wrong_options_are_named():
         (lambda: AdditiveAttention(0, 4, 5), ValueError, "query_size: expected at least 1"),
         (lambda: ConcatAttention(3, 4, 0), ValueError, "hidden_size: expected at least 1"),
         (lambda: LocalAttention(torch.nn.Linear(2, 2), 2), TypeError, "inner: expected an Att"),
+        (
+            lambda: LocalAttention(LocalAttention(DotAttention(2, 2), 1), 1),
+            TypeError,
+            "inner: expected an Attention with a score of its own, got LocalAttention",
+        ),
         (lambda: LocalAttention(DotAttention(2, 2), 0), ValueError, "window: expected at least 1"),
         (lambda: MultiHeadAttention(6, 4), ValueError, "embed_dim: expected a multiple of 4"),
         (lambda: MultiHeadAttention(6, 2, dropout=2.0), ValueError, "dropout: expected"),
@@ -277,3 +309,14 @@ def test_wrong_options_are_named():
     attend, query, memory = made("general")
     with pytest.raises(ValueError, match=r"keys: expected what prepare\(memory\) gives"):
         attend(query, memory, None, memory[:, :2])
+    with pytest.raises(ValueError, match=r"keys: expected dtype torch.float64"):
+        attend(query, memory, None, attend.prepare(memory).float())
+    attend, query, memory = made("multi-head")
+    k, v = attend.prepare(memory)
+    for keys, error, message in [
+        (k, TypeError, "keys: expected the pair.*got Tensor"),
+        ((k[:1], v[:1]), ValueError, r"keys: expected what.*\(3, 2, 5\).*got \(1, 2, 5, 3\)"),
+        ((k[..., :2], v), ValueError, "keys: expected 3 features a head, got 2"),
+    ]:
+        with pytest.raises(error, match=message):
+            attend(query, memory, None, keys)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from companion.bench import cells, gated, interleaved
+from companion.bench import cells, gated, interleaved, seq2seq
 from companion.bench.__main__ import main
 from companion.look import write_study
 
@@ -43,7 +43,11 @@ def test_interleaved_arguments(options, kind, message):
 
 @pytest.mark.parametrize(
     "table, says",
-    [("gated", "RNN over torch.nn: median"), ("cells", "clockwork loop over ours: median")],
+    [
+        ("gated", "RNN over torch.nn: median"),
+        ("cells", "clockwork loop over ours: median"),
+        ("seq2seq", "GRU attention steps over one call, forward alone: median"),
+    ],
 )
 def test_smoke(table, says, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -95,7 +99,7 @@ def test_what_is_measured_can_be_kept_as_a_study(tmp_path):
 def test_the_number_of_a_round_seeds_it(monkeypatch):
     drawn = []
 
-    def once(steps, seconds):
+    def once(steps, seconds, least):
         drawn.append(torch.rand(()).item())
         return {name: [1.0] for name in steps}
 
@@ -105,14 +109,14 @@ def test_the_number_of_a_round_seeds_it(monkeypatch):
     assert drawn[:2] == drawn[2:] and drawn[0] != drawn[1]
 
 
-@pytest.mark.parametrize("table", [gated, cells])
+@pytest.mark.parametrize("table", [gated, cells, seq2seq])
 def test_the_study_is_this_table(table, tmp_path, monkeypatch, capsys):
     """The script itself, with the smallest shape, on a copy: the record of the book stays."""
     script = Path(__file__).parents[2] / f"book/studies/bench_{table.__name__.split('.')[-1]}.py"
     copy = tmp_path / script.name
     copy.write_text(script.read_text(encoding="utf-8"), encoding="utf-8")
-    monkeypatch.setattr(table, "GRID", [(1, 2, 3, 4)])
-    monkeypatch.setattr(gated, "interleaved", lambda steps, seconds: {n: [1.0] for n in steps})
+    monkeypatch.setattr(table, "GRID", [(1, 2, 3) if table is seq2seq else (1, 2, 3, 4)])
+    monkeypatch.setattr(gated, "interleaved", lambda steps, *_: {n: [1.0] for n in steps})
     threads = torch.get_num_threads()
     try:
         runpy.run_path(str(copy), run_name="__main__")
@@ -138,3 +142,31 @@ def test_the_candidates_compute_the_same(name):
     )
     x = torch.randn(5, 2, 3)
     torch.testing.assert_close(naive(x)[0], rnn(x)[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", seq2seq.DECODERS)
+def test_the_ways_to_run_a_decoder_compute_the_same(name):
+    """Logits and gradients in float64; in float32 `candidates` itself compares the logits."""
+    torch.manual_seed(0)
+    model, ways = seq2seq.runs(name, 6)
+    model.double()
+    ways["tutorial"].double()
+    source, tokens = torch.randint(2, seq2seq.VOCAB, (2, 3, 5))
+    expected = None
+    for way, run in ways.items():
+        own = dict(model.decoder.named_parameters())
+        if way == "tutorial":  # whose recurrence has weights of its own
+            own |= {f"recurrence.{n}": w for n, w in run.rnn.named_parameters()}
+        logits = run(tokens, model.begin(source))
+        assert logits.shape == (3, 5, seq2seq.VOCAB)
+        got = logits, torch.autograd.grad(logits.square().sum(), list(own.values()))
+        expected = expected or got
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_ways_that_differ_are_not_measured(monkeypatch):
+    monkeypatch.setattr(
+        seq2seq.TutorialDecoder, "forward", lambda self, x, w: torch.zeros(2, 3, 100)
+    )
+    with pytest.raises(AssertionError):
+        seq2seq.candidates("GRU", 2, 3, 4)

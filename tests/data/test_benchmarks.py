@@ -6,7 +6,8 @@ import zipfile
 
 import pytest
 
-from companion.data import CATALOGUE, NEWS_CLASSES, load, read_ag_news
+from companion.data import CATALOGUE, NEWS_CLASSES, DataError, fetch, load, read_ag_news
+from tests.data.server import tar
 
 NEWS = (
     '"3","Wall St. Bears Claw Back Into the Black (Reuters)","Reuters - Short-sellers, Wall '
@@ -104,7 +105,70 @@ def test_lines_of_wikitext(place, tmp_path):
     assert lines["valid"] == ["", "= valid =", "", "A <unk> @-@ b ."]
 
 
+MULTI30K = {
+    "training_tar_gz": [
+        ("train.de", b"Ein Hund.\nZwei M\xc3\xa4nner. \n"),
+        ("train.en", b"A dog.\nTwo men.\n"),
+    ],
+    # in a folder, and with what an Apple leaves beside a file
+    "validation_tar_gz": [
+        ("folder/val.de", b"a\n"),
+        ("folder/val.en", b"b\n"),
+        ("folder/._val.de", b"\0"),
+        ("folder/val.fr", b"c\nd\n"),
+    ],
+    "mmt16_task1_test_tar_gz": [("test.de", b"e\n\n"), ("test.en", b"f\n\n")],
+}
+
+
+def test_sentences_of_multi30k(place):
+    place("multi30k", **{name: tar(*members) for name, members in MULTI30K.items()})
+    pairs = load("multi30k")
+    assert list(pairs) == ["train", "valid", "test"]
+    assert pairs["train"].sources == ["Ein Hund.", "Zwei Männer."]
+    assert pairs["train"].swapped().sources == ["A dog.", "Two men."]
+    assert (pairs["valid"].sources, pairs["valid"].targets) == (["a"], ["b"])
+    assert (pairs["test"].sources, pairs["test"].targets) == (["e"], ["f"])
+
+
+def test_multi30k_is_fetched_and_read(server, cache, catalogue):
+    """From an address to pairs; nothing is there before it is asked for."""
+    names = [name.replace("_tar_gz", ".tar.gz") for name in MULTI30K]
+    server.files.update(zip(names, [tar(*members) for members in MULTI30K.values()], strict=True))
+    served = server.entry("whole", *names, unpack=True)
+    catalogue(dataclasses.replace(CATALOGUE["multi30k"], files=served.files))
+    with pytest.raises(DataError, match="training.tar.gz.*data fetch multi30k"):
+        load("multi30k")
+    assert server.requests == []
+    assert len(load("multi30k", download=True)["train"]) == 2
+    assert len(server.requests) == 3
+    fetch("multi30k")
+    assert load("multi30k")["test"].targets == ["f"] and len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ([("train.de", b"a\n")], "expected one file train.en in the archive, got 0"),
+        ([("train.de", b"a\n"), ("b/train.de", b"a\n")], "one file train.de .*got 2"),
+        ([("../train.de", b"a\n")], "'../train.de' would be written outside"),
+    ],
+)
+def test_another_multi30k(place, members, words):
+    parts = {**MULTI30K, "training_tar_gz": members}
+    place("multi30k", **{name: tar(*content) for name, content in parts.items()})
+    with pytest.raises(DataError, match=words):
+        load("multi30k")
+
+
 def test_hashes_are_those_of_torchtext():
+    archives = [file.hash for file in CATALOGUE["multi30k"].files]
+    # torchtext 0.18, datasets/multi30k.py
+    assert archives == [
+        "sha256:20140d013d05dd9a72dfde46478663ba05737ce983f478f960c1123c6671be5e",
+        "sha256:a7aa20e9ebd5ba5adce7909498b94410996040857154dab029851af3a866da8c",
+        "sha256:6d1ca1dba99e2c5dd54cae1226ff11c2551e6ce63527ebb072a1f70f72a5cd36",
+    ]
     found = {n: [f.hash for f in CATALOGUE[n].files] for n in ("ag-news", "ptb", "wikitext-2")}
     assert found == {
         "ag-news": [

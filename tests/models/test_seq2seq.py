@@ -1,12 +1,12 @@
-"""Encoder, bridge, decoder, and writing without a target."""
+"""Encoder, bridge and decoder, and what they learn by."""
 
-import itertools
 import math
 
 import pytest
 import torch
 
 import companion
+from companion.attention import MultiHeadAttention
 from companion.models import (
     AttentionDecoder,
     Bridge,
@@ -75,15 +75,17 @@ def test_one_call_equals_the_loop_of_steps(kind, layers):
     whole, weights, _ = model.decoder(inputs, model.begin(source, S))
     written, steps, looks = model.begin(source, S), [], []
     for t in range(inputs.shape[1]):
-        logits, look, written = model.decoder(inputs[:, t : t + 1], written)
+        one, _, _ = model.decoder(inputs[:, t : t + 1], written)
+        logits, look, written = model.decoder.step(inputs[:, t], written)
+        torch.testing.assert_close(one[:, 0], logits, rtol=0, atol=1e-12)
         steps.append(logits)
         looks.append(look)
-    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=0, atol=1e-12)
+    torch.testing.assert_close(torch.stack(steps, 1), whole, rtol=0, atol=1e-12)
     if kind != "plain":
-        torch.testing.assert_close(torch.cat(looks, 1), weights, rtol=0, atol=1e-12)
+        torch.testing.assert_close(torch.stack(looks, 1), weights, rtol=0, atol=1e-12)
     seed = torch.randn_like(whole)
     own = list(model.parameters())
-    got = torch.autograd.grad((torch.cat(steps, 1) * seed).sum(), own)
+    got = torch.autograd.grad((torch.stack(steps, 1) * seed).sum(), own)
     torch.testing.assert_close(got, torch.autograd.grad((whole * seed).sum(), own))
     assert all(g.abs().sum() > 0 for g in got)  # attention reads what the encoder wrote (case 43)
 
@@ -169,6 +171,38 @@ def test_a_bridge_that_passes_on():
         Bridge(read, companion.LSTM(5, 4))
 
 
+def test_a_bridge_joins_the_directions_of_each_layer():
+    """Layer by layer, h from both h and c from both c; torch lays out (layer, direction)."""
+    read = companion.LSTM(3, 4, 2, batch_first=True, bidirectional=True)
+    bridge = Bridge(read, companion.LSTM(5, 6, 2))
+    state = read(torch.randn(2, 7, 3))[1]
+    first = bridge(state)
+    for layer in range(2):
+        for k in range(2):
+            join = bridge.maps[2 * layer + k]
+            forward, backward = state[k][2 * layer], state[k][2 * layer + 1]
+            expected = torch.tanh(join(torch.cat([forward, backward], 1)))
+            torch.testing.assert_close(first[k][layer], expected)
+    with pytest.raises(TypeError, match="learned: expected True or False"):
+        Bridge(read, read, learned=1)
+
+
+@pytest.mark.parametrize(("name", "extra"), [("clockwork", 1), ("qrnn", 3 * 8)])
+@pytest.mark.parametrize("learned", [True, False])
+def test_a_bridge_leaves_what_is_no_feature_of_the_past(name, extra, learned):
+    """The clockwork's time and the window of the QRNN start anew: the texts are two."""
+    read, write = (companion.Recurrence(name, 3, 8, 2) for _ in range(2))
+    bridge = Bridge(read, write, learned)
+    y, state = read(torch.randn(2, 6, 3), lengths=[6, 3])
+    assert state[1].any() and state[1].shape[2] == extra
+    h, other = bridge(state)
+    assert not other.any() and other.shape == state[1].shape
+    assert learned or torch.equal(h, state[0])
+    assert len(bridge.maps) == (2 if learned else 0)
+    to_lstm = Bridge(read, companion.LSTM(3, 5, 2))
+    assert [m.in_features for m in to_lstm.maps] == [8] * 4  # c, too, is made from h
+
+
 def test_the_objective_is_the_likelihood():
     """The mean over all tokens and EOS, by hand: row 186, weighted by tokens."""
     model = wild(made())
@@ -199,13 +233,13 @@ def test_scheduled_sampling(kind, per):
     written, token, total = model.begin(source, S), torch.full((3,), BOS), 0.0
     _, outputs, counted = model.shifted(target, n)
     for t in range(outputs.shape[1]):
-        logits, _, written = model.decoder(token[:, None], written)
-        log_p = logits[:, 0].log_softmax(-1)
+        logits, _, written = model.decoder.step(token, written)
+        log_p = logits.log_softmax(-1)
         token = log_p.argmax(-1)
         gained = log_p.gather(1, outputs[:, t : t + 1])[:, 0] * counted[:, t]
         total -= gained.sum().item()
     free = scheduled_objective(0.0, per)(model, data)[0]
-    assert float(free) == pytest.approx(total / 11)
+    assert free.item() == pytest.approx(total / 11)
     assert not torch.isclose(free, told)
     model.eval()  # keon/seq2seq#8: an evaluation is a likelihood, whatever training did
     torch.testing.assert_close(scheduled_objective(0.0, per)(model, data)[0], told)
@@ -221,7 +255,7 @@ def test_coins_are_one_a_token_or_one_a_row():
         seen.clear()
         draws = torch.Generator().manual_seed(0)
         scheduled_objective(0.5, per, draws)(model, (source, None, target, None))
-        own = torch.cat(seen, 1)[:, 1:] != inputs[:, 1:]
+        own = torch.stack(seen, 1)[:, 1:] != inputs[:, 1:]
         draws = torch.Generator().manual_seed(0)
         coins = torch.rand((3, 10 if per == "token" else 1), generator=draws)
         free = (coins >= 0.5).expand(3, 10)[:, 1:]
@@ -229,112 +263,27 @@ def test_coins_are_one_a_token_or_one_a_row():
         assert own[free].float().mean() > 0.5
 
 
-def exhaustive(model, source, max_length, length_penalty, coverage_penalty):
-    """Every finished text of at most ``max_length`` tokens with its score."""
-    found = []
-    vocab = [y for y in range(model.decoder.vocab_size) if y != EOS]
-    for n in range(max_length):
-        for text in itertools.product(vocab, repeat=n):
-            target = row_of(text)
-            logits, weights = model(source, target)
-            log_p = logits[0].log_softmax(-1)
-            total = sum(float(p[y]) for p, y in zip(log_p, [*text, EOS], strict=True))
-            score = total / ((5 + n + 1) / 6) ** length_penalty
-            if coverage_penalty:
-                covered = weights[0].sum(0)
-                score += coverage_penalty * sum(math.log(min(float(c), 1.0)) for c in covered)
-            found.append((score, list(text), total))
-    return sorted(found, reverse=True)
+def test_a_target_that_holds_eos():
+    """No text that is written goes on after EOS: its likelihood would be one of nothing."""
+    model, (source, S, target, n) = made(), batch()
+    target[0, 4] = EOS
+    for call in (lambda: model(source, target, S, n), lambda: model.shifted(target)):
+        with pytest.raises(ValueError, match=r"target: expected no EOS \(1\)"):
+            call()
+    assert model(source, target, S, [4, 0, 3])[0].shape == (3, 6, V)  # as padding it may
 
 
-@every_kind
-@pytest.mark.parametrize(("a", "b"), [(0.0, 0.0), (0.6, 0.0), (2.0, 0.0), (0.6, 0.4)])
-@torch.no_grad()
-def test_a_beam_that_holds_everything_is_brute_force(kind, a, b):
-    if kind == "plain":
-        b = 0.0
-    for seed in range(3):
-        model = wild(made(kind, vocab=3, seed=seed), seed)
-        source = torch.randint(V, (1, 5))
-        expected = exhaustive(model, source, 5, a, b)[:4]
-        found = beam_search(
-            model, source, None, 5, beam=16, length_penalty=a, coverage_penalty=b, n_best=4
-        )[0]
-        assert [t.tokens for t in found] == [text for _, text, _ in expected]
-        assert [t.score for t in found] == pytest.approx([score for score, _, _ in expected])
-        assert [t.log_prob for t in found] == pytest.approx([total for _, _, total in expected])
-        assert all(t.finished for t in found)
-
-
-@every_kind
-@torch.no_grad()
-def test_what_a_narrow_beam_returns(kind):
-    """Its hypotheses are exact, and more beams never find a less likely best one here."""
-    model = wild(made(kind, vocab=5))
-    source, S, *_ = batch()
-    greedy = generate(model, source, S, 6)
-    one = beam_search(model, source, S, 6, beam=1, n_best=2)
-    for b, row in enumerate(one):
-        alone = source[b : b + 1, : S[b]]
-        for t in row:
-            tail = [EOS] if t.finished else []
-            logits, weights = model(alone, row_of(t.tokens))
-            log_p = logits[0].log_softmax(-1)
-            steps = [*t.tokens, *tail]
-            total = sum(float(p[y]) for p, y in zip(log_p, steps, strict=False))
-            assert t.log_prob == pytest.approx(total)
-            if kind != "plain":
-                torch.testing.assert_close(t.weights[:, : S[b]], weights[0, : len(steps)])
-        finished = [t for t in row if t.finished]
-        # one beam follows the greedy path, and may rather end on the way
-        if finished and not greedy[b].finished:
-            assert finished[0].tokens == greedy[b].tokens[: len(finished[0].tokens)]
-
-
-@torch.no_grad()
-def test_early_stopping_waits_for_a_better_one():
-    """EOS at once has 0.4; "2" and then EOS has 0.6 · 0.9: more likely, found later."""
-    model = made("plain", vocab=3)
-    logits = {(): [0.0, 0.4, 0.6], (2,): [0.05, 0.9, 0.05]}
-
-    class Table(torch.nn.Module):
-        def forward(self, tokens, written):
-            p = logits[()] if int(tokens[0, 0]) == BOS else logits[(2,)]
-            rows = torch.tensor(p, dtype=torch.float64).log().expand(len(tokens), 1, 3)
-            return rows, None, written
-
-    model.decoder.forward = Table().forward
-    source = torch.zeros(1, 2, dtype=torch.int64)
-    assert beam_search(model, source, None, 5, beam=1)[0][0].tokens == [2]
-    assert beam_search(model, source, None, 5, beam=1)[0][0].log_prob == pytest.approx(
-        math.log(0.54)
-    )
-
-
-@every_kind
-@torch.no_grad()
-def test_greedy_and_sampled(kind):
-    model = wild(made(kind))
-    source, S, *_ = batch()
-    model.train()
-    for b, t in enumerate(generate(model, source, S, 8)):
-        alone, text, steps = source[b : b + 1, : S[b]], [], 0
-        while steps < 8:  # the slow way: everything anew for each token
-            logits, _ = model(alone, row_of(text))
-            y, steps = int(logits[0, -1].argmax()), steps + 1
-            if y == EOS:
-                break
-            text.append(y)
-        assert t.tokens == text and t.finished == (len(text) < steps)
-        if kind != "plain":
-            assert t.weights.shape == (steps, 7) and not t.weights[:, S[b] :].any()
-    assert model.training and model.encoder.training
-    draws = [
-        generate(model, source, S, 8, temperature=2.0, generator=torch.Generator().manual_seed(5))
-        for _ in range(2)
-    ]
-    assert [t.tokens for t in draws[0]] == [t.tokens for t in draws[1]]
-    assert [t.tokens for t in draws[0]] != [t.tokens for t in generate(model, source, S, 8)]
+@pytest.mark.parametrize("kind", ["feeding", "bahdanau"])
+def test_one_mask_for_all_steps_or_none(kind):
+    """Run step by step, recurrent dropout drew a mask for each step, and no one heard of it."""
+    with pytest.raises(ValueError, match="recurrent_dropout: expected 0.*got 0.5"):
+        AttentionDecoder(V, 12, E, H, **KINDS[kind], recurrent_dropout=0.5)
+    decoder = AttentionDecoder(V, 12, E, H, recurrent_dropout=0.5)
+    model = Seq2Seq(Encoder(V, E, H), decoder, BOS, EOS)
+    seq2seq_objective(model, batch())[0].backward()
+    with pytest.raises(ValueError, match="step: recurrent_dropout keeps one mask"):
+        scheduled_objective(0.5)(model, batch())
+    assert len(generate(model, batch()[0], None, 3)) == 3
 
 
 def test_empty_sizes():
@@ -376,15 +325,22 @@ def test_wrong_arguments_are_named():
     decoder = AttentionDecoder(V, 12, E, H)
     model = Seq2Seq(encoder, decoder, BOS, EOS)
     for call, error, message in [
-        (lambda: Seq2Seq(decoder, decoder, 0, 1), TypeError, "encoder: expected an Encoder"),
-        (lambda: Seq2Seq(encoder, encoder, 0, 1), TypeError, "decoder: expected an Decoder"),
+        (lambda: Seq2Seq(decoder, decoder, 0, 1), TypeError, "encoder: expected Encoder"),
+        (lambda: Seq2Seq(encoder, encoder, 0, 1), TypeError, "decoder: expected Decoder"),
         (lambda: Seq2Seq(encoder, decoder, 0, V), ValueError, "eos: expected indices from 0"),
+        (lambda: Seq2Seq(encoder, decoder, None, 1), TypeError, "bos: expected an int, got None"),
+        (lambda: Seq2Seq(encoder, decoder, torch.tensor([0, 1]), 1), TypeError, "bos: expected"),
         (
             lambda: Seq2Seq(encoder, AttentionDecoder(V, 5, E, H), 0, 1),
             ValueError,
             "decoder: expected memory_size=12.*got 5",
         ),
         (lambda: AttentionDecoder(V, 12, attention="cosine"), ValueError, "attention: expected"),
+        (
+            lambda: AttentionDecoder(V, 12, attention=MultiHeadAttention(12, 2)),
+            TypeError,
+            "attention: expected a name or an Attention, got MultiHeadAttention",
+        ),
         (lambda: AttentionDecoder(V, 12, query="during"), ValueError, "query: expected"),
         (
             lambda: AttentionDecoder(V, 12, query="before", input_feeding=True),
@@ -393,8 +349,23 @@ def test_wrong_arguments_are_named():
         ),
         (lambda: Decoder(V, bidirectional=True), ValueError, "bidirectional: expected False"),
         (lambda: model(source, source[0]), ValueError, "target: expected a tensor of shape"),
+        (
+            lambda: model(source, source[:2].clamp(min=2)),
+            ValueError,
+            "target: expected 3 rows, as the source has, got 2",
+        ),
+        (
+            lambda: decoder(source[0], model.begin(source)),
+            ValueError,
+            r"tokens: expected shape \(3, T\), for the 3 rows.*got \(7,\)",
+        ),
+        (
+            lambda: decoder.step(source, model.begin(source)),
+            ValueError,
+            r"token: expected shape \(3,\), for the 3 rows.*got \(3, 7\)",
+        ),
         (lambda: model(source, source + 50), ValueError, "target: expected indices"),
-        (lambda: model(source + 50, source), ValueError, "tokens: expected indices"),
+        (lambda: model(source + 50, source.clamp(min=2)), ValueError, "tokens: expected indices"),
         (lambda: generate(model, source, None, 0), ValueError, "max_length: expected at least 1"),
         (lambda: beam_search(model, source, beam=0), ValueError, "beam: expected at least 1"),
         (
@@ -409,6 +380,8 @@ def test_wrong_arguments_are_named():
         ),
         (lambda: scheduled_objective(1.5), ValueError, "teacher_forcing: expected"),
         (lambda: scheduled_objective(0.5, "word"), ValueError, "per: expected one of"),
+        (lambda: scheduled_objective(0.5, generator=3), TypeError, "generator: expected a torch"),
+        (lambda: generate(model, source, generator=3), TypeError, "generator: expected a torch"),
     ]:
         with pytest.raises(error, match=message):
             call()

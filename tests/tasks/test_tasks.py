@@ -13,7 +13,7 @@ from companion import ARCHITECTURES
 from companion.tasks import TASKS, FileError, Request, SettingsError, evaluate, load, train
 from companion.tasks.files import Rows
 from companion.tasks.task import RowBatches, divide
-from tests.tasks.toys import BAD, GOOD, hours, reviews, sentences, story
+from tests.tasks.toys import BAD, GOOD, hours, numerals, reviews, sentences, story
 
 SMALL = {"hidden_size": 16, "batch_size": 8, "learning_rate": 0.01, "seed": 1}
 MADE = {
@@ -21,6 +21,12 @@ MADE = {
     "lm": (story, "story.txt", {"epochs": 5, "embedding_dim": 16, "steps": 16, "dropout": 0.0}),
     "tag": (sentences, "s.conll", {"epochs": 5, "embedding_dim": 16}),
     "forecast": (hours, "h.csv", {"epochs": 4, "past": 6, "horizon": 3}),
+    "seq2seq": (
+        numerals,
+        "n.csv",
+        {"epochs": 10, "patience": 10, "embedding_dim": 16, "dropout": 0.0, "learning_rate": 0.02}
+        | {"source_tokens": "spaces", "target_tokens": "spaces"},
+    ),
 }
 
 
@@ -82,6 +88,9 @@ def test_what_the_toys_teach(runs):
     assert numbers["lm"]["baselines"]["frequencies"]["perplexity"] > 8
     network, rival = numbers["forecast"]["network"], numbers["forecast"]["baselines"]
     assert network["mae"] < 0.5 * rival["the last value"]["mae"]
+    network, rival = numbers["seq2seq"]["network"], numbers["seq2seq"]["baselines"]
+    assert network["exact"] > 0.8
+    assert network["token_error"] < 0.5 * rival["most similar source"]["token_error"]
 
 
 def test_baselines_by_hand(runs, tmp_path):

@@ -34,6 +34,18 @@ def sentences(path: Path, count: int = 60) -> Path:
     return path
 
 
+def numerals(path: Path, rows: int = 240) -> Path:
+    """Digits and their names, in the same order."""
+    chance = random.Random(0)
+    names = {"1": "one", "2": "two", "3": "three"}
+    lines = ["source,target"]
+    for _ in range(rows):
+        digits = [chance.choice("123") for _ in range(chance.randint(1, 4))]
+        lines.append(f"{' '.join(digits)},{' '.join(names[digit] for digit in digits)}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
 def story(path: Path, lines: int = 150) -> Path:
     path.write_text("the cat sat on the mat\n" * lines, encoding="utf-8")
     return path
