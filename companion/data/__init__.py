@@ -28,6 +28,7 @@ from companion.data.generated import (
 )
 from companion.data.labelled import Digits, Labelled, Split, Surnames
 from companion.data.markov import MarkovChain
+from companion.data.pairs import Pairs, number_names
 from companion.data.passages import FOUR_PRESIDENTS, Passages, passages
 from companion.data.pronunciations import Pronunciations
 from companion.data.restoration import RESTORATION_LABELS, case_and_punctuation, restore_text
@@ -55,6 +56,7 @@ __all__ = [
     "Digits",
     "Labelled",
     "MarkovChain",
+    "Pairs",
     "Passages",
     "Play",
     "Pronunciations",
@@ -85,6 +87,7 @@ __all__ = [
     "first_token_recall",
     "get_tokenizer",
     "load",
+    "number_names",
     "pad",
     "parity",
     "passages",
@@ -124,6 +127,8 @@ def load(
 ) -> Texts: ...
 @overload
 def load(name: Literal["cmudict"], *, download: bool = False) -> Pronunciations: ...
+@overload
+def load(name: Literal["numbers"], *, download: bool = False) -> Pairs: ...
 @overload
 def load(
     name: Literal["spoken-digits", "spoken_digits"], *, download: bool = False

@@ -13,6 +13,7 @@ from companion.data.downloads import DOWNLOADS
 from companion.data.entry import DataFile, DataSet
 from companion.data.frames import load_basic_motions, load_japanese_vowels, load_spoken_digits
 from companion.data.labelled import load_digits, load_surnames
+from companion.data.pairs import load_numbers
 from companion.data.pronunciations import load_cmudict
 from companion.data.series import load_weather
 from companion.data.tagged import load_turkish_treebank
@@ -233,6 +234,18 @@ _HERE = [
         loader=load_sunspots,
         package="statsmodels",
         citation="National Geophysical Data Center, yearly sunspot numbers",
+    ),
+    DataSet(
+        name="numbers",
+        task="sequence to sequence, with one right answer: English names of numbers to French",
+        size="10,000 pairs, 0 to 9,999, up to 47 and 46 characters; about a second to compute",
+        license="no license needed for the names; the package is under the LGPL",
+        source="PyPI num2words",
+        kind="pip",
+        loader=load_numbers,
+        package="num2words",
+        citation="Savoir-faire Linux and the contributors of num2words",
+        notes="Row n is the number n. number_names names other numbers, in other languages.",
     ),
     DataSet(
         name="basic-motions",
