@@ -1,5 +1,6 @@
 """``train``, ``evaluate``, ``predict``, ``resume``: help, files, folders, kills, processes."""
 
+import builtins
 import dataclasses
 import io
 import json
@@ -22,6 +23,12 @@ from tests.tasks.toys import numerals, reviews, story
 
 ROOT = Path(__file__).parents[1]
 QUICK = ("--hidden-size", "8", "--embedding-dim", "8", "--batch-size", "8", "--device", "cpu")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_last_value():
+    """A doctest leaves its last value in ``builtins._``; tyro's import hashes all of them."""
+    vars(builtins).pop("_", None)
 
 
 @pytest.fixture

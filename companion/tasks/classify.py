@@ -82,6 +82,10 @@ class ClassifySettings(Settings):
         """Raise ``SettingsError`` for what has no meaning."""
         super().__post_init__()
         check_separator(self.separator)
+        if self.text == self.label:
+            raise SettingsError(
+                f"--text, --label: expected two columns, got {self.text!r} for both"
+            )
 
     def sizes(self) -> tuple[str, ...]:
         """The settings that are numbers of at least 1."""

@@ -61,7 +61,8 @@ class RunFolder:
                 f"{self.path} holds a run already: `python -m companion resume {self.path}` goes "
                 "on with it; otherwise take another --folder"
             )
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        there = self.path.exists()
+        if there and (not self.path.is_dir() or any(self.path.iterdir())):
             what = "is not empty" if self.path.is_dir() else "is a file"
             raise FolderError(f"{self.path} {what}; take another --folder")
         known = {
@@ -71,7 +72,10 @@ class RunFolder:
         config = {"format": FORMAT, "version": VERSION, "task": task}
         config |= {"settings": to_json(settings), "files": known}
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=there)
+        except FileExistsError:
+            fault = f"{self.path}: something has just been put there; take another --folder"
+            raise FolderError(fault) from None
         except OSError as error:
             raise FolderError(f"{self.path} cannot be written to: {error.strerror}") from error
         self.write("config.json", {**config, "seal": seal(config)})

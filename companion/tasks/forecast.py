@@ -313,7 +313,7 @@ class Forecast(Task):
         yield _row([s.time if times is not None else "step", *names])
         # nine digits of what varies: before them stand those of a mean that is far from 0
         far = abs(self.known.mean[0]) / self.known.std[0]
-        digits = min(17, 9 + max(0, math.ceil(math.log10(max(far, 1.0)))))
+        digits = 9 + math.ceil(min(math.log10(max(far, 1.0)), 8.0))
         for step, row in zip(steps, self.forecasts(past[None])[0].tolist(), strict=True):
             yield _row([step, *(f"{value:.{digits}g}" for value in row)])
 

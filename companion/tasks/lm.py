@@ -32,6 +32,8 @@ from companion.train.processes import Alone
 
 __all__ = ["LanguageModelling"]
 
+MOST = 10_000_000  # tokens of a continuation, which is held in memory
+
 EXAMPLE = """\
 FILE is plain text in UTF-8, of any kind; the more, the better: 100 kB or so at least.
 
@@ -71,6 +73,9 @@ class LanguageModelSettings(Settings):
 
     hidden_size: int = 256
     """Hidden units of each layer."""
+
+    batch_size: int = 32
+    """Stretches of the text read side by side, of all processes; a short text has fewer."""
 
     epochs: int = 15
     """Passes over the training data, at most."""
@@ -240,8 +245,9 @@ class LanguageModelling(Task):
         except (TypeError, ValueError) as error:
             fault = str(error).replace("seed must be in", "seed: expected")
             raise SettingsError(as_option(ValueError(fault), request)) from error
-        if request.tokens < 0:
-            raise SettingsError(f"--tokens: expected at least 0, got {request.tokens}")
+        if not 0 <= request.tokens <= MOST:
+            limit = "at least 0" if request.tokens < 0 else f"at most {MOST}"
+            raise SettingsError(f"--tokens: expected {limit}, got {request.tokens!s:.40}")
         for number, line in enumerate(input_lines(path), 1):
             tokens = tokens_of(line, self.settings.units, ended=False)
             strange = [token for token in dict.fromkeys(tokens) if token not in self.vocab]
@@ -264,7 +270,7 @@ class LanguageModelling(Task):
                     torch.tensor(self.vocab(prompt), device=self.device),
                     request.tokens,
                     temperature=request.temperature,
-                    top_k=request.top_k,
+                    top_k=None if request.top_k is None else min(request.top_k, len(bias)),
                     top_p=request.top_p,
                     generator=generator,
                 )

@@ -38,6 +38,17 @@ class Reporting(EarlyStopping):
         self.say(f"epoch {epoch:3d}  train {self.history.train_loss[-1]:.4f}{numbers}{best}")
 
 
+def shown_number(value: float) -> str:
+    """A number of a report: four decimals, or four digits of one that they do not show.
+
+    Example:
+        >>> [shown_number(value) for value in (0.5, 0.0, 1.93e-9, 1.93e40, float("inf"))]
+        ['0.5000', '0.0000', '1.930e-09', '1.930e+40', 'inf']
+    """
+    plain = value == 0 or 5e-5 <= abs(value) < 1e7
+    return f"{value:.4f}" if plain else f"{value:.3e}"
+
+
 def report(task: Task, metrics: Mapping[str, Any]) -> list[str]:
     """The lines of a report: a table for each part, and whether the network is of use."""
     lines = []
@@ -49,7 +60,7 @@ def report(task: Task, metrics: Mapping[str, Any]) -> list[str]:
         width = max(map(len, ["network", *baselines]))
         lines.append(f"{part:<{width}}  " + "  ".join(f"{name:>12}" for name in names))
         for who, numbers in {"network": network, **baselines}.items():
-            cells = (f"{numbers[n]:12.4f}" if n in numbers else " " * 12 for n in names)
+            cells = (f"{shown_number(numbers[n]) if n in numbers else '':>12}" for n in names)
             lines.append(f"{who:<{width}}  " + "  ".join(cells).rstrip())
     shown = [part for part in ("test", "file", "valid", "train") if part in metrics]
     if shown:
@@ -59,7 +70,8 @@ def report(task: Task, metrics: Mapping[str, Any]) -> list[str]:
         mine, its = network[task.metric], baselines[rival][task.metric]
         better = mine > its if task.largest else mine < its
         lines.append(
-            f"{task.metric}: {mine:.4f} against {its:.4f} of {rival}: the network "
+            f"{task.metric}: {shown_number(mine)} against {shown_number(its)} of {rival}: "
+            "the network "
             + ("is better" if better else "is NO better")
             + (" on the data that it was trained on" if shown[0] == "train" else "")
         )

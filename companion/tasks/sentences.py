@@ -101,8 +101,9 @@ def _columns(path: str | Path, lines: list[str], tagged: bool) -> list[Sentence]
 def is_comment(line: str, like: str | None, inside: bool) -> bool:
     r"""Whether a line in columns is a comment, and not the token ``#`` with its tag.
 
-    A comment begins with ``#`` and a space. It says ``name = value``, or has no tab where the
-    tokens have tabs, or stands before a sentence and has another number of columns.
+    A comment begins with ``#`` and a space. It says ``name = value``, ``newdoc`` or ``newpar``,
+    or has no tab where the tokens have tabs, or stands before a sentence and has another number
+    of columns.
 
     Args:
         line: that may be one.
@@ -117,7 +118,7 @@ def is_comment(line: str, like: str | None, inside: bool) -> bool:
     """
     if not line.startswith("# "):
         return False
-    if like is None or re.match(r"# *[^\s=]+ *= ", line + " "):
+    if like is None or re.match(r"# *([^\s=]+ *= |(newdoc|newpar)\s*$)", line + " "):
         return True
     if "\t" in like:
         return "\t" not in line

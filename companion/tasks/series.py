@@ -144,7 +144,7 @@ def _check_guesses(
         steps = [b[n] - a[n] for a, b in zip(values, values[1:], strict=False)]
         even = all(math.isclose(step, steps[0], rel_tol=1e-6) for step in steps)
         falls = all(step < 0 for step in steps)
-        if (all(step > 0 for step in steps) or falls) and (n == 0 or (even and not falls)):
+        if (all(step > 0 for step in steps) or falls) and (n == 0 or even):
             word = shlex.quote(name)
             ways = [] if timed else [f"--time {word} if it holds the times"]
             if n == 0 and s.target is None:

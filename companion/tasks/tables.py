@@ -60,12 +60,17 @@ def read_table(
     if ending not in TABLES and trained is not None:
         ending = trained
     text = read_text(path)
+    if ending == ".json" and text.lstrip()[0] in "[{":
+        fault = "expected an object a line, in a file whose name ends in .jsonl; got .json"
+        raise FileError(path, fault)
     if ending in OBJECTS:
         if separator is not None and trained is None:
             fault = f"--separator is for columns; a file that ends in {ending} has objects in JSON"
             raise FileError(path, fault)
         table = _objects(path, text, wanted)
     else:
+        if separator is None and trained is None:
+            _check_separated(path, text, _separator(ending, None))
         table = _fields(path, text, _separator(ending, separator))
     check_columns(path, table, wanted)
     if not table.rows:
@@ -83,6 +88,24 @@ def check_columns(path: str | Path, table: Table, names: Iterable[str]) -> None:
             known = ", ".join(map(repr, header[:40]))
             fault = f"expected one column {name!r}, got {how}; the columns are {known}"
             raise FileError(path, fault, table.line)
+
+
+def _check_separated(path: str | Path, text: str, separator: str) -> None:
+    """Raise ``FileError`` for a single column whose first row has another separator, too."""
+    lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()][:2]
+    (at, header), (_, row) = lines[0], lines[-1]
+    if separator in header or len(lines) < 2:
+        return
+    for mark, word, told in (
+        ("\t", "tabs", r"'\t'"),
+        (";", "semicolons", "';'"),
+        ("|", "bars", "'|'"),
+        (",", "commas", ","),
+    ):
+        if header.count(mark) == row.count(mark) > 0:
+            own = "tabs" if separator == "\t" else "commas"
+            fault = f"expected {own} between the columns, got {word}; say --separator {told}"
+            raise FileError(path, fault, at)
 
 
 def fields_of(line: str, ending: str, separator: str | None) -> list[str]:

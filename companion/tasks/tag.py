@@ -30,8 +30,8 @@ __all__ = ["Tag"]
 
 EXAMPLE = """\
 FILE has a token a line, its tag in the last column (tabs or spaces between the columns, as many
-columns in every line), and an empty line between sentences, as CoNLL files have; comments, lines
-that begin with # and a space, are passed over:
+columns in every line), and an empty line between sentences, as CoNLL files have; comments, such
+as "# sent_id = 3" before a sentence, are passed over:
 
   The    DET
   rain   NOUN

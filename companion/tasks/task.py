@@ -80,6 +80,8 @@ class Task(ABC):
             self.model = self.make_model(device)
         except (MemoryError, OverflowError, RuntimeError, TypeError, ValueError) as error:
             fault = as_option(error, settings).splitlines() or [type(error).__name__]
+            if fault[0].startswith("Storage size"):  # more than 2^63 bytes
+                fault = ["no memory holds its weights; take a smaller --hidden-size"]
             raise SettingsError(f"the settings do not make a model: {fault[0]}") from error
 
     # --- files ------------------------------------------------------------------------------

@@ -335,6 +335,8 @@ def test_comments_are_no_tokens(written):
     spaced = "# sent_id = 3\n# newpar id 7\n# SYM\n1 NUM\n\nfive NUM\n# SYM\n\n# SYM\n"
     found = read_sentences(written("b.conll", spaced))
     assert [sentence.words for sentence in found] == [["#", "1"], ["five", "#"], ["#"]]
+    found = read_sentences(written("b.conll", "# newdoc\n# newpar \na X\n# X\n\n# newpar\nb Y\n"))
+    assert [sentence.words for sentence in found] == [["a", "#"], ["b"]]
     # and of tokens alone
     found = read_sentences(written("c.conll", "# sent_id = 3\n#\n1\n"), tagged=False)
     assert [sentence.words for sentence in found] == [["#", "1"]]

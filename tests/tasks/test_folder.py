@@ -99,3 +99,20 @@ def test_a_run_from_standard_input(tmp_path, monkeypatch):
     typed(monkeypatch, b"", terminal=True)  # nobody would know what is waited for
     with pytest.raises(FileError, match="standard input: expected the data .* once more"):
         run.read(TASKS)
+
+
+def test_two_runs_do_not_share_a_new_folder(tmp_path, monkeypatch):
+    """The second one looked before the first one's folder was there."""
+    data, folder = reviews(tmp_path / "a.csv"), RunFolder(tmp_path / "run")
+
+    def meanwhile(path):
+        folder.path.mkdir()
+        return "0" * 64
+
+    monkeypatch.setattr("companion.tasks.folder.digest_of", meanwhile)
+    with pytest.raises(FolderError, match="run: something has just been put there"):
+        folder.begin("classify", SETTINGS(), {"train": data})
+    assert not any(folder.path.iterdir())
+    monkeypatch.setattr("companion.tasks.folder.digest_of", lambda path: "0" * 64)
+    folder.begin("classify", SETTINGS(), {"train": data})  # an empty one is a new one
+    assert [path.name for path in folder.path.iterdir()] == ["config.json"]

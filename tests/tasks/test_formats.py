@@ -120,3 +120,37 @@ def test_a_tab_may_be_written_out(place):
     objects.write_text('{"text": "a", "label": "b"}\n')
     with pytest.raises(FileError, match="--separator is for columns; a file that ends in .jsonl"):
         kind.read(objects, kind.Settings(separator=";"))
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.csv", "text;label\na;b\n", "line 1: expected commas between the columns, got semi"),
+        ("a.csv", "\nx;y\n1,5;2\n", "line 2: expected commas between the columns, got semico"),
+        ("a.txt", "text\tlabel\na\tb\n", r"got tabs; say --separator '\\t'"),
+        ("a.tsv", "text,label\na,b\n", "expected tabs between the columns, got commas; say --se"),
+        ("a.csv", "text|label\na|b\n", r"got bars; say --separator '\|'"),
+        ("a.csv", "when;then\n1\n", "line 1: expected one column 'text', got none"),
+        (
+            "a.json",
+            '[{"text": "a", "label": "b"}]',
+            "a.json: expected an object a line, in a file",
+        ),
+    ],
+)
+def test_another_separator_is_named(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    kind = TASKS["classify"]
+    with pytest.raises(FileError, match=message):
+        kind.read(tmp_path / name, kind.Settings())
+
+
+def test_a_single_column_may_have_marks_in_it(tmp_path):
+    path, kind = tmp_path / "a.csv", TASKS["forecast"]
+    path.write_text("load; kW\n1\n2\n")
+    assert kind.read(path, kind.Settings()).columns == ("load; kW",)
+
+
+def test_text_and_label_are_two_columns():
+    with pytest.raises(ValueError, match="^--text, --label: expected two columns, got 'a' for bo"):
+        TASKS["classify"].Settings(text="a", label="a")

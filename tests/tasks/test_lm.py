@@ -99,3 +99,25 @@ def test_scores_that_are_no_numbers(tmp_path):
     (tmp_path / "a.txt").write_text("a\n")
     with pytest.raises(SettingsError, match="the network gives no probabilities: logits"):
         list(task.predict(tmp_path / "a.txt", Request(), print))
+
+
+@pytest.mark.parametrize(
+    "asked, message",
+    [
+        ({"tokens": -1}, "--tokens: expected at least 0, got -1"),
+        ({"tokens": 10**20}, "--tokens: expected at most 10000000, got 1000000"),
+        ({"top_k": 0}, "--top-k: expected at least 1, got 0"),
+        ({"seed": 2**32}, r"--seed: expected 0 ... 2\*\*32 - 1, got 4294967296"),
+    ],
+)
+def test_draws_without_meaning(tmp_path, asked, message):
+    (tmp_path / "a.txt").write_text("a\n")
+    with pytest.raises(SettingsError, match=message):
+        list(made("aabb\n" * 20).predict(tmp_path / "a.txt", Request(**asked), print))
+
+
+def test_more_than_all_tokens_are_all_tokens(tmp_path):
+    task, many = made("aabb\n" * 20), (None, 4, 10**20)
+    (tmp_path / "a.txt").write_text("a\n")
+    told = [list(task.predict(tmp_path / "a.txt", Request(30, top_k=k), print)) for k in many]
+    assert told[0] == told[1] == told[2] and len("\n".join(told[0])) == 31

@@ -41,6 +41,12 @@ GUESSES = {
         ", column 'to go': expected values, got numbers that fall from row to row, as times and "
         "numbers of rows do; say --time 'to go' if",
     ),
+    "the newest first": (
+        {"v": WAVE, "when": range(8, 0, -1)},
+        {},
+        ", column 'when': expected values, got numbers that fall from row to row, as times and "
+        "numbers of rows do; say --time when if it holds the times, or --columns NAMES",
+    ),
     "looked at by mistake": (
         {"n": range(8), "v": WAVE},
         {"target": "v"},
@@ -195,3 +201,12 @@ def test_a_forecast_keeps_the_digits_that_vary(tmp_path):
     task = FORECAST(settings, known(mean=(1e12,), std=(0.5,), unit=None, step=0.0))
     row = list(task.predict(path, None, print))[1].split(",")
     assert abs(float(row[2]) - 1e12) < 10 and row[2] != "1e+12"
+
+
+def test_a_forecast_of_a_deviation_of_almost_nothing(tmp_path):
+    path = table(tmp_path / "a.csv", v=[1.0, 2.0, 1.0])
+    task = FORECAST(
+        FORECAST.Settings(past=2, horizon=1),
+        known(mean=(1e300,), std=(1e-320,), unit=None, step=0.0),
+    )
+    assert len(list(task.predict(path, None, print))) == 2

@@ -220,6 +220,14 @@ def test_forecast_goes_on_where_the_file_ends(runs, tmp_path):
             predicted(task, series)
 
 
+@pytest.mark.parametrize("name", ["classify", "forecast"])
+def test_more_weights_than_can_be_counted(runs, name):
+    task = load(runs[name].folder)
+    settings = dataclasses.replace(task.settings, hidden_size=2**32 - 1)
+    with pytest.raises(SettingsError, match="do not make a model: .*smaller --hidden-size"):
+        TASKS[name](settings, task.known)
+
+
 def test_labels_that_training_did_not_have(runs, tmp_path):
     for name, file, content, message in (
         ("classify", "a.csv", "text,label\na,+\nb,?\n", r"line 3, column 'label': the label '\?'"),
