@@ -81,7 +81,8 @@ def number_names(numbers: Iterable[int], source: str = "en", target: str = "fr")
     """The names of whole numbers in two languages, as the package num2words spells them.
 
     Args:
-        numbers: to be named, in the order of the rows; negative ones have names too.
+        numbers: to be named, in the order of the rows; most languages have names of negative
+            ones too.
         source: language of the sources, by num2words' code, as ``en`` or ``pt_BR``.
         target: language of the targets.
 
@@ -115,18 +116,28 @@ def number_names(numbers: Iterable[int], source: str = "en", target: str = "fr")
             raise ValueError(
                 f"{name}: expected one of {', '.join(sorted(CONVERTER_CLASSES))}, got {language!r}"
             )
-    sources, targets = [], []
+    if not isinstance(numbers, Iterable):
+        raise TypeError(f"numbers: expected ints one after another, got {numbers!r:.60}")
+    columns: tuple[list[str], list[str]] = [], []
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int):
             raise TypeError(f"numbers: expected ints, got {type(number).__name__} ({number!r})")
-        try:
-            sources.append(num2words(number, lang=source))
-            targets.append(num2words(number, lang=target))
-        except (NotImplementedError, OverflowError) as error:
-            raise ValueError(
-                f"numbers: {str(number):.40} has no name in {source} or {target}"
-            ) from error
-    return Pairs(sources, targets)
+        for language, names in zip((source, target), columns, strict=True):
+            try:
+                name = num2words(number, lang=language)
+            except Exception as error:  # each language has its own for what it cannot name
+                raise _nameless(number, language) from error
+            if not name:  # so Persian
+                raise _nameless(number, language)
+            names.append(name)
+    return Pairs(*columns)
+
+
+def _nameless(number: int, language: str) -> ValueError:
+    """The error for a number that a language has no name for."""
+    # Python itself refuses to write out more than 4,300 digits
+    shown = f"{number:d}"[:40] if number.bit_length() < 10_000 else "one of over 3,000 digits"
+    return ValueError(f"numbers: {shown} has no name in {language}")
 
 
 def read_parallel(sources: str | Path, targets: str | Path) -> Pairs:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from typing import Literal
 
 __all__ = ["NAMES", "Units", "cut", "joined", "plain", "scores", "token_error"]
@@ -25,13 +27,27 @@ def plain(text: str, units: str) -> str:
 def cut(text: str, units: str) -> list[str]:
     r"""The tokens of a plain text; a word or a mark keeps the space before it, the first has one.
 
+    Accents and vowels that are characters of their own are of the word or the mark before them.
+
     Example:
         >>> cut("No, why?", "words"), cut("HH AH0", "spaces"), cut("ab", "characters")
         ([' No', ',', ' why', '?'], ['HH', 'AH0'], ['a', 'b'])
     """
     if units == "characters":
         return list(text)
-    return text.split() if units == "spaces" else re.findall(r" ?\w+| ?[^\w\s]", f" {text}")
+    return text.split() if units == "spaces" else _words().findall(f" {text}")
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    """Words and marks, each with the combining characters that follow, for which re has no class.
+
+    The joiners of scripts that write letters together, U+200C and U+200D, are inside words too.
+    """
+    # all of them but the selectors of variants, U+E0100 to U+E01EF, are below U+20000
+    points = [*range(0x20000), *range(0xE0100, 0xE01F0)]
+    combining = "".join(chr(n) for n in points if unicodedata.category(chr(n))[0] == "M")
+    return re.compile(rf" ?\w[\w\u200c\u200d{combining}]*| ?[^\w\s][{combining}]*")
 
 
 def joined(tokens: Sequence[str], units: str) -> str:

@@ -1,13 +1,14 @@
-"""What a run's file says it knows is checked before it is used: by key, what came."""
+"""What training learns beside weights; and checks of what a run's file says: by key, what came."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from companion.tasks.settings import SettingsError
 
-__all__ = ["check_counts", "check_finite", "check_labels"]
+__all__ = ["check_counts", "check_finite", "check_labels", "most_frequent"]
 
 MANY = 2**53  # up to here a float64 holds every whole number
 
@@ -44,3 +45,13 @@ def check_finite(key: str, numbers: Sequence[float], above: float = -math.inf) -
         if not above < number < math.inf:
             what = "finite numbers" if above == -math.inf else f"finite numbers above {above:g}"
             raise SettingsError(f"{key}: expected {what}, got {number}")
+
+
+def most_frequent(counts: Counter[str]) -> str:
+    """The most frequent; of equals the first in the order of the characters' numbers.
+
+    Example:
+        >>> most_frequent(Counter("bonobo")), most_frequent(Counter("baab"))
+        ('o', 'a')
+    """
+    return min(counts, key=lambda text: (-counts[text], text))

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-__all__ = ["Nearest", "most_frequent"]
+import torch
+
+from companion.reproduce import cpu_generator
+from companion.tasks.known import most_frequent
+
+__all__ = ["Nearest", "remembered"]
+
+MOST = 5000  # answers to be kept
+# and characters of them: JSON within JSON has up to 7 bytes for one, and the header of a model's
+# file has room for 100 MB
+CHARACTERS = 2_000_000
 
 
 class Nearest:
@@ -58,6 +68,22 @@ def ngrams(text: str) -> set[str]:
     return {marked[i : i + n] for n in (2, 3) for i in range(len(marked) - n + 1)}
 
 
-def most_frequent(counts: Counter[str]) -> str:
-    """The most frequent; of equals the first in the order of the characters' numbers."""
-    return min(counts, key=lambda text: (-counts[text], text))
+def remembered(pairs: Iterable[tuple[str, str]], seed: int) -> dict[str, str]:
+    """The most frequent answer to each text, or to a random choice of them if there are many.
+
+    Args:
+        pairs: texts and answers.
+        seed: of the choice.
+    """
+    answers: dict[str, Counter[str]] = {}
+    for text, answer in pairs:
+        answers.setdefault(text, Counter())[answer] += 1
+    best = [(text, most_frequent(counts)) for text, counts in answers.items()]
+    room = CHARACTERS
+    kept: list[int] = []
+    for i in torch.randperm(len(best), generator=cpu_generator(seed), device="cpu").tolist():
+        size = len(best[i][0]) + len(best[i][1])
+        if len(kept) < MOST and size <= room:
+            kept.append(i)
+            room -= size
+    return dict(best[i] for i in sorted(kept))

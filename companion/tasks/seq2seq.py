@@ -17,11 +17,11 @@ from companion.models.encoder import Encoder
 from companion.models.generation import Translation
 from companion.models.sampling import evaluating
 from companion.models.seq2seq import Seq2Seq, seq2seq_objective
-from companion.reproduce import cpu_generator
 from companion.tasks.cutting import NAMES, Units, cut, joined, plain, scores, token_error
 from companion.tasks.files import STDIN, FileError, Rows, ending_of, source_name
 from companion.tasks.inputs import text_lines
-from companion.tasks.nearest import Nearest, most_frequent
+from companion.tasks.known import most_frequent
+from companion.tasks.nearest import Nearest, remembered
 from companion.tasks.settings import Settings, SettingsError, check_separator
 from companion.tasks.tables import read_table
 from companion.tasks.task import UNKNOWN, Parts, Request, RowBatches, Task, divide, vocabulary
@@ -48,9 +48,9 @@ examples:
 A tenth of the rows is set aside for validation, a tenth for the test, unless they have files of
 their own. The report compares the network with the most frequent target, with the source itself,
 and with the target of the most similar source; for the last, model.safetensors keeps up to 5,000
-rows of the training. BLEU and chrF are those of sacrebleu, where the target's tokens are words.
+rows of the training, and of long ones up to two million characters. BLEU and chrF are those of
+sacrebleu, where the target's tokens are words.
 """
-REMEMBERED = 5000  # pairs of the training, for the baseline
 BREAKS = "\t\n\r"  # what is written is one field of a line
 
 
@@ -120,6 +120,11 @@ class Seq2SeqKnown:
         """Raise ``SettingsError`` for what training cannot have found."""
         if any(mark in token for token in self.target_tokens for mark in BREAKS):
             raise SettingsError("target_tokens: expected them without tabs and ends of line")
+        for mark in "".join(self.target_tokens):
+            if "\ud800" <= mark <= "\udfff":  # no output can hold it
+                raise SettingsError(
+                    f"target_tokens: expected text, got half a character, {mark!r}"
+                )
         if not 1 <= self.longest < 2**20:
             raise SettingsError(f"longest: expected at least 1, below 2**20, got {self.longest}")
 
@@ -192,18 +197,12 @@ class SequenceToSequence(Task):
                     f"{settings.min_count} times in the {len(train)} rows of the training"
                 )
             tables.append(tuple(table.get_itos()))
-        answers: dict[str, Counter[str]] = {}
-        for row in train:
-            answers.setdefault(row.source, Counter())[row.target] += 1
-        sources = list(answers)
-        order = torch.randperm(len(sources), generator=cpu_generator(settings.seed), device="cpu")
-        kept = [sources[i] for i in sorted(order[:REMEMBERED].tolist())]
         return Seq2SeqKnown(
             tables[0],
             tables[1],
             max(len(cut(row.target, settings.target_tokens)) for row in train),
             most_frequent(Counter(row.target for row in train)),
-            {source: most_frequent(answers[source]) for source in kept},
+            remembered(train, settings.seed),
             ending_of(train.path),
         )
 

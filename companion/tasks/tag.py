@@ -19,7 +19,7 @@ from companion.models.sampling import evaluating
 from companion.models.tagger import Tagger, tagging_objective
 from companion.tasks.files import STDIN, FileError, Rows, ending_of
 from companion.tasks.inputs import input_lines
-from companion.tasks.known import check_labels
+from companion.tasks.known import check_labels, most_frequent
 from companion.tasks.sentences import COLUMNS, read_sentences
 from companion.tasks.settings import Settings, SettingsError
 from companion.tasks.task import UNKNOWN, Parts, Request, RowBatches, Task, divide, vocabulary
@@ -180,8 +180,8 @@ class Tag(Task):
             tuple(vocab.get_itos()),
             tuple(endings.get_itos()),
             tuple(sorted(whole)),
-            {word: _most(tags) for word, tags in sorted(seen.items())},
-            _most(whole),
+            {word: most_frequent(tags) for word, tags in sorted(seen.items())},
+            most_frequent(whole),
             ending_of(train.path),
         )
 
@@ -313,8 +313,3 @@ def collate(rows: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
         return empty, torch.zeros(0, dtype=torch.int64), empty[..., 0]
     tokens, lengths = pad([features for features, _ in rows])
     return tokens, lengths, pad([tags for _, tags in rows])[0]
-
-
-def _most(counts: Counter[str]) -> str:
-    """The most frequent; of equals the first in alphabetical order."""
-    return min(counts, key=lambda tag: (-counts[tag], tag))

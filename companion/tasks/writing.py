@@ -18,6 +18,8 @@ from companion.tasks.task import Request, RowBatches
 
 __all__ = ["Beams", "collate", "write"]
 
+WIDEST = 1000  # a beam that keeps whatever there is grows with every token, until memory is full
+
 
 class Beams(NamedTuple):
     """How to search: with a beam of 1 the likeliest token is taken each time."""
@@ -36,6 +38,8 @@ class Beams(NamedTuple):
         for name, value in (("--beam", request.beam), ("--n-best", request.n_best)):
             if value < 1:
                 raise SettingsError(f"{name}: expected at least 1, got {value}")
+        if request.beam > WIDEST:
+            raise SettingsError(f"--beam: expected at most {WIDEST}, got {request.beam}")
         if request.n_best > request.beam:
             raise SettingsError(
                 f"--n-best: expected at most --beam, {request.beam}, got {request.n_best}"
@@ -59,15 +63,16 @@ def write(
         model: whose token 0 is the unknown one.
         sources: their tokens.
         most: tokens to write at most, EOS among them.
-        batch_size: sources at once.
+        batch_size: sources at once; of wide beams fewer, as each has that many rows.
         beams: how to search.
     """
     found: list[list[Translation]] = [[] for _ in sources]
     rows = [(tokens, [n]) for n, tokens in enumerate(sources)]
     device = model.decoder.output.bias.device
     lengths = [len(tokens) for tokens in sources]
+    size = min(batch_size, max(1, 16 * batch_size // beams.beam))
     with _never(model, [0, model.bos]):
-        for tokens, valid, which, _ in RowBatches(rows, lengths, batch_size, False, 0, collate):
+        for tokens, valid, which, _ in RowBatches(rows, lengths, size, False, 0, collate):
             told = (model, tokens.to(device), valid, most)
             if beams.beam == 1:
                 answers = [[one] for one in generate(*told)]

@@ -282,8 +282,8 @@ def _library(name: str) -> Any:
     except ModuleNotFoundError as error:
         package = name.split(".")[0]
         raise ModuleNotFoundError(
-            f"this metric needs {package}, which is not installed: "
-            "pip install 'recurrence-companion[train]'"
+            f"this metric needs {package}, which is not installed; in the clone of the book: "
+            'pip install -e ".[train]"'
         ) from error
 
 

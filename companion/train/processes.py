@@ -76,8 +76,8 @@ class Together(Alone):
             from accelerate import PartialState
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
-                "several processes need accelerate, which is not installed: "
-                "pip install 'recurrence-companion[train]'"
+                "several processes need accelerate, which is not installed; in the clone of the "
+                'book: pip install -e ".[train]"'
             ) from error
         self.state = PartialState(cpu=device.type == "cpu")
         # accelerate numbers the CPU too, and torch copies a tensor from "cpu" to "cpu:0"

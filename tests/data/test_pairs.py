@@ -93,7 +93,14 @@ def test_other_languages():
         ({"numbers": [1.5]}, TypeError, r"^numbers: expected ints, got float \(1.5\)"),
         ({"numbers": [True]}, TypeError, r"^numbers: expected ints, got bool \(True\)"),
         ({"numbers": ["1"]}, TypeError, "^numbers: expected ints, got str"),
-        ({"numbers": [10**400], "target": "de"}, ValueError, "^numbers: 10{39} has no name"),
+        ({"numbers": [10**400], "target": "de"}, ValueError, "^numbers: 10{39} has no name in en"),
+        ({"numbers": [10**5000]}, ValueError, "^numbers: one of over 3,000 digits has no name"),
+        ({"numbers": 3}, TypeError, "^numbers: expected ints one after another, got 3"),
+        # what num2words does itself: KeyError, ValueError, TypeError, no name without an error
+        ({"numbers": [10**70], "target": "ru"}, ValueError, "^numbers: 10{39} has no name in ru"),
+        ({"numbers": [-1], "source": "cs"}, ValueError, "^numbers: -1 has no name in cs"),
+        ({"numbers": [-1], "source": "am"}, ValueError, "^numbers: -1 has no name in am"),
+        ({"numbers": [10**400], "source": "fa"}, ValueError, "^numbers: 10{39} has no name in fa"),
     ],
 )
 def test_what_has_no_name(given, error, words):

@@ -4,14 +4,28 @@ import io
 import itertools
 import math
 import types
+from dataclasses import replace
 
 import pytest
 import torch
 
-from companion.tasks import TASKS, FileError, Request, SettingsError, evaluate, load, train
+from companion.tasks import (
+    TASKS,
+    FileError,
+    Request,
+    SettingsError,
+    evaluate,
+    load,
+    nearest,
+    train,
+    writing,
+)
 from companion.tasks.cutting import cut, joined, plain, scores, token_error
 from companion.tasks.files import Rows
-from companion.tasks.nearest import Nearest, ngrams
+from companion.tasks.nearest import Nearest, ngrams, remembered
+from companion.tasks.seq2seq import Pair
+from companion.tasks.settings import to_json
+from companion.train import save_model
 from tests.tasks.toys import numerals
 
 KIND = TASKS["seq2seq"]
@@ -171,6 +185,7 @@ def test_beams(task, tmp_path):
     assert usual == predicted(task, tmp_path / "t.txt", **asked, length_penalty=0.6)[0]
     for wrong, message in (
         ({"beam": 0}, "--beam: expected at least 1, got 0"),
+        ({"beam": 10**20}, "--beam: expected at most 1000, got 1000"),
         ({"n_best": 0, "beam": 2}, "--n-best: expected at least 1, got 0"),
         ({"n_best": 3, "beam": 2}, "--n-best: expected at most --beam, 2, got 3"),
         ({"length_penalty": 1.0}, "--length-penalty: expected --beam above 1 with it, got 1"),
@@ -243,12 +258,16 @@ def test_rare_tokens(tmp_path):
 
 
 def test_what_a_file_claims_is_checked(task):
-    from dataclasses import replace
-
+    known = task.known.target_tokens
     for changes, message in (
         ({"longest": 0}, "longest: expected at least 1"),
         ({"longest": 10**9}, "longest: expected at least 1, below"),
         ({"target_tokens": ("<unk>", "a\nb")}, "target_tokens: expected them without tabs"),
+        ({"target_tokens": ("<unk>", "\ud800")}, "target_tokens: expected text, got half a"),
+        (
+            {"target_tokens": (*known[:-1], known[1])},
+            "target_tokens: .* each of them once",
+        ),
         ({"source_tokens": ()}, "expected tokens, each of them once"),
     ):
         with pytest.raises(SettingsError, match=message):
@@ -267,3 +286,60 @@ def test_every_attention(task, tmp_path, attention):
     assert hasattr(again.model.decoder, "attention") == (attention != "none")
     whole = again.read(path, again.settings, again.known)
     assert 0 < again.measure(whole)["loss"] < math.log(8) and metrics["epochs"] == 1
+
+
+def test_what_combines_is_of_its_word():
+    """One word each: e and an accent (NFD), Hindi with vowel signs, Persian with a joiner."""
+    words = ["e\u0301te\u0301", "\u0939\u093f\u0928\u094d\u0926\u0940", "\u0645\u06cc\u200c\u062e"]
+    assert cut(" ".join(words), "words") == [f" {word}" for word in words]
+    # a red heart is a mark and a selector; a family is three marks, as its joiners are no words
+    assert cut("\u2764\ufe0f!", "words") == [" \u2764\ufe0f", "!"]
+    text = "\U0001f469\u200d\U0001f467 \u0301x \u200c"
+    assert joined(cut(text, "words"), "words") == text
+
+
+def test_long_texts_are_not_all_remembered(monkeypatch):
+    """A header holds 100 MB, and a run that could not be read again would be lost."""
+    rows = [Pair("ab" * n, answer) for n in range(1, 41) for answer in ("cd", "ef", "ef")]
+    whole = remembered(rows, 0)
+    assert whole == {"ab" * n: "ef" for n in range(1, 41)}
+    for most in (0, 3, 100, 1000):
+        monkeypatch.setattr(nearest, "CHARACTERS", most)
+        memory = remembered(rows, 0)
+        size = sum(len(source) + len(target) for source, target in memory.items())
+        left_out = [len(source) + 2 for source in whole if source not in memory]
+        assert size <= most and min(left_out) > most - size, "nothing else would fit"
+        assert list(memory) == sorted(memory, key=len) and memory.items() <= whole.items()
+    monkeypatch.setattr(nearest, "MOST", 7)
+    assert len(remembered(rows, 0)) == 7 and remembered(rows, 0) != remembered(rows, 1)
+
+
+def test_a_memory_as_large_as_can_be_is_saved(task, tmp_path):
+    """Two million characters, each of the longest kind in JSON: the file is whole."""
+    memory = remembered([("\u0434" * 399 + str(n), "x") for n in range(1000, 7000)], 0)
+    assert 1_990_000 < sum(len(a) + len(b) for a, b in memory.items()) <= 2_000_000
+    known = replace(task.known, memory=memory)
+    config = {"task": "seq2seq", "settings": to_json(task.settings), "known": to_json(known)}
+    save_model(task.model, tmp_path / "m.safetensors", config)
+    assert load(tmp_path / "m.safetensors", "cpu").known.memory == memory
+
+
+def test_rows_of_wide_beams(task, monkeypatch):
+    """A beam of B has B rows for each source; with fewer sources at once nothing changes."""
+    sizes, sources = [], [" ".join("123"[n % 3] * (n % 4 + 1)) for n in range(24)]
+    search = writing.beam_search
+
+    def counted(model, tokens, *rest, **beams):
+        sizes.append(len(tokens))
+        return search(model, tokens, *rest, **beams)
+
+    monkeypatch.setattr(writing, "beam_search", counted)
+    narrow = task.write(sources, writing.Beams(beam=16))
+    assert max(sizes) == 8  # batch_size
+    sizes.clear()
+    wide = task.write(sources, writing.Beams(beam=64))
+    assert max(sizes) == 2
+    sizes.clear()
+    assert len(task.write(sources[:3], writing.Beams(beam=1000))) == 3 and sizes == [1, 1, 1]
+    same = [task.text(a) == task.text(b) for (a, *_), (b, *_) in zip(narrow, wide, strict=True)]
+    assert sum(same) >= 23 and len(wide) == 24

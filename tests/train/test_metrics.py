@@ -241,7 +241,7 @@ def test_a_missing_package_is_named(monkeypatch, package, call):
     for name in [n for n in sys.modules if n.split(".")[0] == package]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, package, None)
-    pattern = rf"this metric needs {package}, .*pip install 'recurrence-companion\[train\]'"
+    pattern = rf'this metric needs {package}, .*pip install -e "\.\[train\]"$'
     with pytest.raises(ModuleNotFoundError, match=pattern):
         call()
 

@@ -159,7 +159,7 @@ def test_a_run_of_two_is_not_resumed_by_one(runs):
 def test_without_accelerate_it_is_named(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setitem(sys.modules, "accelerate", None)
-    pattern = r"several processes need accelerate.*pip install 'recurrence-companion\[train\]'"
+    pattern = r'several processes need accelerate.*pip install -e "\.\[train\]"$'
     with pytest.raises(ModuleNotFoundError, match=pattern):
         processes(torch.device("cpu"))
 
