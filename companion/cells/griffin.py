@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from companion.cells.base import stored_weight
-from companion.cells.linear import LinearCell, Time, widest
-from companion.cells.state_space import check_real, full
+from companion.cells.linear import LinearCell, Time, full, rounded
+from companion.cells.state_space import check_real
 from companion.checks import check_flag, check_size
 
 
@@ -121,6 +121,5 @@ class RGLRUCell(LinearCell):
         log_a = -self.c * torch.sigmoid(r) * F.softplus(-full(self.decay))
         # where a gate is 0, the slope of a root at 0 would be infinite
         kept = torch.clamp(-torch.expm1(2 * log_a), min=torch.finfo(log_a.dtype).tiny)
-        hs, last = time.scan(torch.exp(log_a), torch.sqrt(kept) * torch.sigmoid(i) * v, h)
-        dtype = widest(u.dtype, h.dtype)
-        return hs.to(dtype), last.to(dtype)
+        enters = torch.sqrt(kept) * torch.sigmoid(i) * v
+        return rounded(*time.scan(torch.exp(log_a), enters, h), u, h)

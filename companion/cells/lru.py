@@ -10,15 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from companion.cells.base import stored_weight
-from companion.cells.linear import LinearCell, Time, widest
+from companion.cells.linear import LinearCell, Time, full, widest
 from companion.cells.state_space import (
     Modes,
     TimeInvariantCell,
     Unrolled,
     check_real,
     complex_of,
-    full,
     pairs_of,
+    rate,
 )
 from companion.checks import check_flag, check_number, check_size
 
@@ -63,8 +63,7 @@ class LRUCell(TimeInvariantCell, LinearCell):
         where D ≠ H; input (B, D), output (B, H), state (B, 2N).
 
     Source:
-        Orvieto et al. (2023), sections 3.2 to 3.4 and the code of appendix A, which our start
-        follows.
+        Orvieto et al. (2023), and the code of appendix A, which our start follows.
 
     Example:
         >>> cell = LRUCell(3, 4, order=8, r_min=0.9, r_max=0.999)
@@ -122,11 +121,15 @@ class LRUCell(TimeInvariantCell, LinearCell):
         nu, theta, gamma, B, C, D = (stored_weight(self, n) for n in self.weight_names())
         with torch.no_grad():
             draw = full(torch.empty_like(nu))
-            # uniform in area; never on the rim, where ν would be infinite
-            area = draw.uniform_(1e-6, 1 - 1e-6).mul(self.r_max**2 - self.r_min**2)
-            square = area + self.r_min**2  # |λ|²
-            nu.copy_(torch.log(-0.5 * torch.log(square)))
-            gamma.copy_(0.5 * torch.log1p(-square))
+            # uniform in area; never on the rim, where ν would be infinite. What is missing to 1
+            # is added up by itself: of a ring that is narrow and near 1 a difference leaves none
+            inside = draw.uniform_(1e-6, 1 - 1e-6)
+            area = self.r_max**2 - self.r_min**2
+            square = self.r_min**2 + area * inside  # |λ|²
+            rest = (1 - self.r_max**2) + area * (1 - inside)
+            log_square = torch.where(rest < 0.5, torch.log1p(-rest), torch.log(square))
+            nu.copy_(torch.log(-0.5 * log_square))
+            gamma.copy_(0.5 * torch.log(rest))
             theta.copy_(torch.log(draw.uniform_(1e-6, 1).mul(self.max_phase)))
             nn.init.normal_(B, std=1 / math.sqrt(2 * max(self.input_size, 1)))
             nn.init.normal_(C, std=1 / math.sqrt(self.units))
@@ -140,9 +143,7 @@ class LRUCell(TimeInvariantCell, LinearCell):
 
     def factors(self) -> Tensor:
         """λ."""
-        return torch.exp(
-            torch.complex(-torch.exp(full(self.nu_log)), torch.exp(full(self.theta_log)))
-        )
+        return torch.exp(torch.complex(-rate(self.nu_log), rate(self.theta_log)))
 
     def along(self, u: Tensor, h: Tensor, time: Time) -> tuple[Tensor, Tensor]:
         """One scan of complex numbers."""

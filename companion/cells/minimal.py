@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from companion.cells.linear import LinearCell, Time
+from companion.cells.linear import LinearCell, Time, full, rounded
 from companion.checks import check_flag
 
 
@@ -84,7 +84,7 @@ class MinGRUCell(_Minimal):
         output h (B, H).
 
     Source:
-        Feng et al. (2024), section 3 and, for g, the log-space form of appendix B. There a given
+        Feng et al. (2024), section 3 and, for g, the log-space form in an appendix. There a given
         first state passes g as well; here it enters as it is, so that a sequence may be cut
         anywhere.
 
@@ -111,9 +111,9 @@ class MinGRUCell(_Minimal):
 
     def along(self, u: Tensor, h: Tensor, time: Time) -> tuple[Tensor, Tensor]:
         """One gate, and the scan."""
-        z, n = u.chunk(2, -1)
+        z, n = full(u).chunk(2, -1)
         z = torch.sigmoid(z)
-        return time.scan(z, (1 - z) * self.candidate(n), h)
+        return rounded(*time.scan(z, (1 - z) * self.candidate(n), h), u, h)
 
 
 class MinLSTMCell(_Minimal):
@@ -148,7 +148,7 @@ class MinLSTMCell(_Minimal):
         (B, D), state and output h (B, H).
 
     Source:
-        Feng et al. (2024), section 3 and, for g, the log-space form of appendix B.
+        Feng et al. (2024), section 3 and, for g, the log-space form in an appendix.
 
     Example:
         >>> cell = MinLSTMCell(3, 4)
@@ -176,10 +176,10 @@ class MinLSTMCell(_Minimal):
 
     def along(self, u: Tensor, h: Tensor, time: Time) -> tuple[Tensor, Tensor]:
         """Two gates, and the scan."""
-        i, f, g = u.chunk(3, -1)
+        i, f, g = full(u).chunk(3, -1)
         if self.normalize:
             f = torch.sigmoid(F.logsigmoid(f) - F.logsigmoid(i))
             i = 1 - f
         else:
             i, f = torch.sigmoid(i), torch.sigmoid(f)
-        return time.scan(f, i * self.candidate(g), h)
+        return rounded(*time.scan(f, i * self.candidate(g), h), u, h)

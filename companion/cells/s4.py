@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from companion.cells.base import stored_weight
-from companion.cells.linear import widest
+from companion.cells.linear import full, widest
 from companion.cells.s4d import check_order, check_steps
 from companion.cells.state_space import (
     Dense,
@@ -18,9 +18,9 @@ from companion.cells.state_space import (
     Unrolled,
     check_real,
     complex_of,
-    full,
     normal_plus_low_rank,
     pairs_of,
+    rate,
     unrounded,
 )
 from companion.checks import check_flag, check_size
@@ -47,6 +47,9 @@ class S4Cell(TimeInvariantCell):
     A sum of a matrix with negative real part and one that is negative semidefinite, A is stable
     whatever the weights are, and :math:`\bar A` lengthens no vector.
 
+    It runs as a convolution unless ``form="loop"`` is asked for; see :class:`companion.S4DCell`
+    for what that means for rounding and for NaN.
+
     With Re and Im side by side the system is real, :math:`A = \Lambda - 2 p p^\top` with
     :math:`2 \times 2` blocks in Λ, and so are the state and all that is computed.
 
@@ -69,10 +72,9 @@ class S4Cell(TimeInvariantCell):
         pairs as well.
 
     Source:
-        Gu, Goel and Ré (2022), sections 3.1 to 3.3 and appendix C; P on both sides, which keeps A
-        stable, from Goel et al. (2022); the start of Δ, C and D from the authors' code
-        (state-spaces/s4, models/s4/s4.py), in which all but C and D learn without weight decay
-        and, on request, at a rate of their own.
+        Gu, Goel and Ré (2022); P on both sides, which keeps A stable, from Goel et al. (2022); the
+        start of Δ, C and D from the authors' code (state-spaces/s4, models/s4/s4.py), in which all
+        but C and D learn without weight decay and, on request, at a rate of their own.
 
     Example:
         >>> cell = S4Cell(4, 4, order=8)
@@ -134,7 +136,7 @@ class S4Cell(TimeInvariantCell):
 
     def continuous(self) -> Tensor:
         """A, real, (H, N, N)."""
-        decay, frequency, P = torch.exp(full(self.log_decay)), full(self.frequency), full(self.P)
+        decay, frequency, P = rate(self.log_decay), full(self.frequency), full(self.P)
         turn = torch.stack([-decay, -frequency, frequency, -decay], -1)  # of each pair
         blocks = torch.diag_embed(
             turn.unflatten(-1, (2, 2)).permute(0, 2, 3, 1)
@@ -144,7 +146,7 @@ class S4Cell(TimeInvariantCell):
 
     def discrete(self) -> tuple[Tensor, Tensor]:
         """Ā (H, N, N) and B̄ (H, N), bilinear."""
-        A, dt = self.continuous(), torch.exp(full(self.log_dt)).view(-1, 1, 1)
+        A, dt = self.continuous(), rate(self.log_dt).view(-1, 1, 1)
         eye = torch.eye(self.order, dtype=A.dtype, device=A.device)
         right = torch.cat([eye + dt / 2 * A, dt * full(self.B).unsqueeze(-1)], -1)
         AB = torch.linalg.solve(eye - dt / 2 * A, right)
@@ -217,10 +219,10 @@ class S4Cell(TimeInvariantCell):
         c = self.seen()
         c = c - (torch.linalg.matrix_power(A, T).mT @ c.unsqueeze(-1)).squeeze(-1)
         C, P, B = complex_of(c) / 2, complex_of(self.P), complex_of(self.B)
-        dt = torch.exp(full(self.log_dt)).view(-1, 1, 1)
+        dt = rate(self.log_dt).view(-1, 1, 1)
         angles = -2 * math.pi / T * torch.arange(T // 2 + 1, dtype=dt.dtype, device=dt.device)
         z = torch.polar(torch.ones_like(angles), angles)
-        eigenvalues = torch.complex(-torch.exp(full(self.log_decay)), full(self.frequency))
+        eigenvalues = torch.complex(-rate(self.log_decay), full(self.frequency))
         above, below = 2 / dt * (1 - z), 1 + z
         first = above - eigenvalues.unsqueeze(-1) * below  # (H, n, T // 2 + 1)
         second = above - eigenvalues.conj().unsqueeze(-1) * below

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from companion.cells.base import stored_weight
-from companion.cells.linear import LinearCell, Time, widest
+from companion.cells.linear import LinearCell, Time, full, widest
 from companion.cells.state_space import (
     DISCRETIZATIONS,
     Diagonal,
@@ -18,9 +18,9 @@ from companion.cells.state_space import (
     Unrolled,
     check_real,
     complex_of,
-    full,
     normal_plus_low_rank,
     pairs_of,
+    rate,
 )
 from companion.checks import check_flag, check_number, check_size
 
@@ -67,7 +67,10 @@ class S4DCell(TimeInvariantCell, LinearCell):
 
     The same at every step, it is a recurrence, a scan and a convolution with the kernel
     :math:`k_j = 2\, \mathrm{Re} \sum_n C_n \bar A_n^j \bar B_n`; the last is what runs unless
-    another form is asked for. Features meet, and anything is nonlinear, only between layers.
+    another form is asked for. Its rounding error is relative to the largest output of the
+    sequence, and one NaN or infinity in it is in every output, of earlier steps as well; of
+    ``form="scan"`` and ``"loop"`` neither is true. Features meet, and anything is nonlinear, only
+    between layers.
 
     Args:
         input_size: number of input features, :math:`D`.
@@ -92,7 +95,7 @@ class S4DCell(TimeInvariantCell, LinearCell):
 
     Source:
         Gu, Gupta, Goel and Ré (2022), "On the parameterization and initialization of diagonal
-        state space models", sections 3 and 4; start and B = 1 from the authors' code
+        state space models"; start and B = 1 from the authors' code
         (state-spaces/s4, models/s4/s4d.py), in which C absorbs B, and Δ and A learn without weight
         decay and, on request, at a rate of their own.
 
@@ -160,8 +163,8 @@ class S4DCell(TimeInvariantCell, LinearCell):
 
     def discrete(self) -> tuple[Tensor, Tensor]:
         """Ā and B̄, (H, N/2) each."""
-        A = torch.complex(-torch.exp(full(self.log_decay)), full(self.frequency))
-        return DISCRETIZATIONS[self.discretization](A, torch.exp(full(self.log_dt)).unsqueeze(-1))
+        A = torch.complex(-rate(self.log_decay), full(self.frequency))
+        return DISCRETIZATIONS[self.discretization](A, rate(self.log_dt).unsqueeze(-1))
 
     def along(self, u: Tensor, h: Tensor, time: Time) -> tuple[Tensor, Tensor]:
         """One scan of all oscillators of all features."""

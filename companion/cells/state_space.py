@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from companion.cells.base import Cell, autocasting
-from companion.cells.linear import HALVES
+from companion.cells.linear import full
 
 __all__ = [
     "TimeInvariantCell",
@@ -32,9 +32,14 @@ __all__ = [
 ]
 
 
-def full(t: Tensor) -> Tensor:
-    """The tensor in float32 or better, for exponentials and running sums."""
-    return t.float() if t.dtype in HALVES else t
+def rate(log: Tensor) -> Tensor:
+    """exp of what is learned as a logarithm, kept so far from 0 and ∞ that its square is neither.
+
+    In float32 within 1e-19 and 8e18, beyond which nothing that decays or turns would differ.
+    """
+    log = full(log)
+    limit = 0.49 * math.log(torch.finfo(log.dtype).max)
+    return torch.exp(log.clamp(-limit, limit))
 
 
 def unrounded(like: Tensor) -> AbstractContextManager[Any]:
@@ -103,7 +108,7 @@ def hippo_legs(order: int) -> tuple[Tensor, Tensor]:
         A (N, N) and B (N,).
 
     Source:
-        Gu et al. (2020), theorem 2, without the factor 1/t; Gu et al. (2022), equation 2.
+        Gu et al. (2020), without the factor 1/t; Gu, Goel and Ré (2022).
 
     Example:
         >>> A, B = hippo_legs(2)
@@ -130,7 +135,7 @@ def normal_plus_low_rank(order: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         In complex128, Λ, P = V* P' and V* B, (N/2,) each, and the columns of V, (N, N/2).
 
     Source:
-        Gu et al. (2022), section 3.2 and appendix C.1.
+        Gu, Goel and Ré (2022).
     """
     A, B = hippo_legs(order)
     P = B / math.sqrt(2)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from companion.cells.base import Cell, State, flat_state, map_state
-from companion.cells.linear import HALVES
-from companion.cells.state_space import TimeInvariantCell, Unrolled, full, unrounded
+from companion.cells.linear import HALVES, full
+from companion.cells.state_space import TimeInvariantCell, Unrolled, unrounded
 from companion.run.loop import chain, loop
 from companion.run.products import Products
 from companion.run.tracing import is_traced

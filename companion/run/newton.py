@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from companion.cells.base import Cell, check_state, check_tensor
+from companion.cells.state_space import unrounded
 from companion.checks import check_number, check_size
 from companion.run.scan import scan_steps
 
@@ -22,8 +23,8 @@ class NewtonRun(NamedTuple):
     Args:
         y: outputs, (B, T, H).
         state: the state after the last step, (B, N).
-        residuals: after each iteration the largest :math:`|h_t - f(h_{t-1}, x_t)|`; the first is
-            that of the guess, the last is within the tolerance.
+        residuals: after each iteration the largest :math:`|h_t - f(h_{t-1}, x_t)|` of all
+            sequences; the first is that of the guess, the last is within the tolerance.
     """
 
     y: Tensor
@@ -65,8 +66,12 @@ def newton(
     With ``jacobian="diagonal"`` only the diagonal of :math:`J_t` is used: the scan is elementwise,
     its cost no longer cubic in N, its convergence linear.
 
+    What is found solves the equations to within the tolerance. Where nearby states part, that
+    fixes the states no better than a loop does that rounds in another order.
+
     Gradients are exact, of first order: at the root a last linear recurrence, with the full
-    :math:`J_t`, has the derivatives of the whole.
+    :math:`J_t`, has the derivatives of the whole. Autocast is off inside: it would round more than
+    any residual should be.
 
     Args:
         cell: a cell whose state is one tensor, such as a GRU's or a vanilla RNN's; of a layer,
@@ -75,7 +80,8 @@ def newton(
         state: the state before the first step, (B, N); ``None``: the initial one.
         jacobian: ``"full"`` or ``"diagonal"``.
         tolerance: the largest residual at the end; ``None``: :math:`\epsilon^{3/4}`, which is
-            2e-12 in float64 and 6e-6 in float32, times the largest state where that is above 1.
+            2e-12 in float64 and 6e-6 in float32, times the largest number in the states before
+            and after the step where that is above 1.
         max_iterations: give up after this many.
 
     Returns:
@@ -88,7 +94,7 @@ def newton(
     Source:
         Lim et al., "Parallelizing non-linear sequential models over the sequence length" (2024);
         Gonzalez et al., "Towards scalable and stable parallelization of nonlinear RNNs" (2024),
-        for the diagonal and the bound T.
+        for the diagonal and that T iterations are enough.
 
     Example:
         >>> import companion, torch
@@ -99,23 +105,33 @@ def newton(
         (True, True)
     """
     _check(cell, x, jacobian, tolerance, max_iterations)
+    own, B = cell._own(), x.shape[0]
+    if state is not None:
+        check_state("state", state, cell.state_size, (B,), own)
+    with unrounded(x):
+        if own is not None:  # autocast lets others in
+            x, state = x.to(own.dtype), None if state is None else state.to(own.dtype)
+        h0 = cast(Tensor, cell.initial_state(B, x)) if state is None else state
+        return _run(cell, x, h0, jacobian == "diagonal", tolerance, max_iterations)
+
+
+def _run(
+    cell: Cell, x: Tensor, h0: Tensor, diagonal: bool, tolerance: float | None, most: int
+) -> NewtonRun:
+    """What :func:`newton` does with arguments that fit together."""
     B, T = x.shape[:2]
-    u = cell.prepare(x.transpose(0, 1))  # (T, B, G)
-    own = cell._own()
-    start = cell.initial_state(B, x if own is None else own) if state is None else state
-    check_state("state", start, cell.state_size, (B,), own)
-    h0 = cast(Tensor, start)
     if T == 0 or B == 0:
-        return NewtonRun(x.new_empty(B, T, cell.output_size), h0, [0.0])
+        return NewtonRun(x.new_empty(B, T, cell.output_size), h0.clone(), [0.0])
+    u = cell.prepare(x.transpose(0, 1))  # (T, B, G)
     with torch.no_grad():
         h, residuals = _root(
             lambda before: _step(cell, u, before)[1],
             lambda before: _jacobians(cell, u, before),
             h0,
             T,
-            jacobian == "diagonal",
+            diagonal,
             tolerance,
-            max_iterations,
+            most,
         )
     if torch.is_grad_enabled():
         h = _Once.apply(_attached(cell, u, h0, h))
@@ -137,11 +153,14 @@ def _root(
     while True:
         before = _before(h, h0)
         value = f(before)
-        residuals.append((h - value).abs().max().item())
+        residual = (h - value).abs().amax(-1)  # of each step of each sequence
+        residuals.append(residual.max().item())
         if not math.isfinite(residuals[-1]):
             _give_up(residuals, "the states are no longer finite", diagonal)
-        rounding = torch.finfo(h.dtype).eps ** 0.75 * max(1.0, value.abs().max().item())
-        if residuals[-1] <= (rounding if tolerance is None else tolerance):
+        allowed = residual.new_tensor(tolerance or torch.finfo(h.dtype).eps ** 0.75)
+        if tolerance is None:  # relative, but to no other step and no other sequence
+            allowed = allowed * torch.maximum(before.abs(), value.abs()).amax(-1).clamp(min=1)
+        if (residual <= allowed).all():
             return h, residuals
         if len(residuals) > most:
             _give_up(residuals, f"the residual is {residuals[-1]:.1e}", diagonal)
@@ -156,9 +175,12 @@ def _root(
 def _give_up(residuals: list[float], what: str, diagonal: bool) -> NoReturn:
     """Raise, saying what happened and what may help."""
     finite = [r for r in residuals if math.isfinite(r)]
-    course = (
-        f"from {finite[0]:.1e}, {min(finite):.1e} at the least" if finite else "from the start"
-    )
+    if not finite:
+        raise ArithmeticError(
+            "newton: one step of the cell from zero states is not finite; look for infinity or "
+            "NaN in x, in the state and in the weights"
+        )
+    course = f"from {finite[0]:.1e}, {min(finite):.1e} at the least"
     other = "try jacobian='full', or " if diagonal else ""
     raise ArithmeticError(
         f"newton: no convergence: after {len(residuals) - 1} iterations {what} ({course}). Where "

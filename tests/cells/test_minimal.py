@@ -21,7 +21,7 @@ def sigmoid(a):
 
 
 def g(a):
-    """Appendix B: g(x) = x + 0.5 for x ≥ 0, else σ(x)."""
+    """The paper's log-space form: g(x) = x + 0.5 for x ≥ 0, else σ(x)."""
     return (a >= 0) * (a.clamp(min=0) + 0.5) + (a < 0) * sigmoid(a.clamp(max=0))
 
 
@@ -83,7 +83,7 @@ def test_it_is_its_equations(T, form, kind, options, transcription, bias):
 
 
 def log_scan(log_a, log_b):
-    """Appendix B: h = exp(a* + logcumsumexp(log b - a*)), a* = cumsum(log a)."""
+    """The paper's log-space form: h = exp(a* + logcumsumexp(log b - a*)), a* = cumsum(log a)."""
     total = log_a.cumsum(1)
     return torch.exp(total + torch.logcumsumexp(log_b - total, 1))
 

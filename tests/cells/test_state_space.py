@@ -192,7 +192,7 @@ def legendre(cell):
 @pytest.mark.parametrize("T", [1, 2, 3, 7, 33, 64, 257])
 @pytest.mark.parametrize("form", ["loop", "conv"])
 def test_at_the_start_s4_is_hippo_legs(T, form):
-    """The recurrence of the paper, equation 3, with HiPPO's own matrix."""
+    """The recurrence of the paper with HiPPO's own matrix."""
     torch.manual_seed(T)
     N, layer = 8, companion.S4(2, 2, order=8, dt_max=1.0, dtype=torch.float64)
     cell = layer.cell(0)

@@ -7,6 +7,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import companion
+import companion.models
 from companion.cells import flat_state, map_state
 from companion.run.conv import causal_convolution, fast_length
 
@@ -208,3 +209,30 @@ def test_the_given_state_is_left_and_parts_join():
         kept = map_state(torch.clone, state)
         layer(x, state, form="conv")
         assert torch.equal(state, kept)
+
+
+@pytest.mark.parametrize("name, forms", [("s4d", ("scan", "loop")), ("s4", ("loop",))])
+def test_what_comes_later_rounds_only_the_convolution(name, forms):
+    """As documented: 1e9 at the end leaves 1e9 ε in the first outputs, NaN leaves NaN."""
+    torch.manual_seed(0)
+    layer, x = companion.Recurrence(name, 4, 4, order=8), torch.randn(1, 60, 4)
+    want = layer(x, form="loop")[0][:, :50]
+    for value, error in ((1e9, 1e9 * torch.finfo(torch.float32).eps), (torch.nan, None)):
+        late = x.clone()
+        late[:, 50:] = value
+        for form in forms:
+            torch.testing.assert_close(layer(late, form=form)[0][:, :50], want, rtol=0, atol=1e-5)
+        y = layer(late, form="conv")[0][:, :50]
+        off = (y - want).abs().max().item()
+        assert y.isnan().all() if error is None else error / 1e3 < off < error * 1e3
+
+
+@pytest.mark.parametrize("cell", ["s4d", "s4", "lru", "rglru", "mingru", "minlstm"])
+def test_a_language_model_read_in_parts_is_the_whole(cell):
+    torch.manual_seed(0)
+    model = companion.models.LanguageModel(20, 8, 8, cell=cell, num_layers=2).double().eval()
+    tokens = torch.randint(0, 20, (3, 30))
+    whole, _ = model(tokens)
+    first, state = model(tokens[:, :13])
+    second, _ = model(tokens[:, 13:], state)
+    assert_close(torch.cat([first, second], 1), whole)

@@ -102,10 +102,13 @@ def test_where_states_part_it_says_so():
 def test_numbers_that_are_not_finite_are_named():
     layer, x = make("gru"), randn(1, 5, D)
     x[0, 2, 0] = torch.nan
-    with pytest.raises(
-        ArithmeticError, match="after 0 iterations the states are no longer finite"
-    ):
+    with pytest.raises(ArithmeticError, match="one step .* is not finite; look for .* in x, "):
         newton(layer.cell(0), x)
+    layer, x = chaotic()
+    with torch.no_grad():
+        layer.weight_hh_l0.mul_(20)
+    with pytest.raises(ArithmeticError, match=r"after \d+ iterations the states are no longer fi"):
+        newton(layer.float().cell(0), x.float())
 
 
 def test_its_gradient_cannot_be_differentiated_again():
@@ -126,6 +129,7 @@ def test_nothing_to_run(B, T):
     h0 = randn(B, H)
     found = newton(make("gru").cell(0), randn(B, T, D), h0)
     assert found.y.shape == (B, T, H) and torch.equal(found.state, h0) and found.iterations == 0
+    assert found.state is not h0
 
 
 @pytest.mark.parametrize("T", [1, 2, 3, 7, 33])
@@ -137,6 +141,29 @@ def test_matrix_scan(T):
         h = (A[t] @ h[..., None])[..., 0] + b[t]
         want.append(h)
     assert_close(matrix_scan(A, b, h0), torch.stack(want), 1e-12)
+
+
+@pytest.mark.parametrize("jacobian", ["full", "diagonal"])
+def test_no_sequence_is_less_exact_for_a_huge_one_in_its_batch(jacobian):
+    """A tolerance relative to the largest state of all, 1e12, would let a residual of 2 pass."""
+    layer, x, h0 = make("gru", 2.0), randn(3, 60, D), randn(3, H)
+    h0[0] = 1e12
+    found = newton(layer.cell(0), x, h0, jacobian=jacobian)
+    assert_close(found.y[1:], layer(x, h0[None])[0][1:], 1e-10)
+    assert_close(found.y[0] / 1e12, layer(x, h0[None])[0][0] / 1e12, 1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_is_off_inside(dtype):
+    torch.manual_seed(0)
+    layer, x = companion.GRU(D, H, batch_first=True), torch.randn(B, 50, D)
+    x = x.bfloat16().float()
+    want = newton(layer.cell(0), x)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = newton(layer.cell(0), x.to(dtype))
+    assert torch.equal(found.y, want.y) and found.iterations == want.iterations
+    found.y.sum().backward()
+    assert layer.weight_hh_l0.grad.isfinite().all()
 
 
 def test_float32():
