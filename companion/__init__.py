@@ -15,9 +15,15 @@ from companion.cells import (
     GRUCell,
     IndRNNCell,
     LinearCell,
+    LRUCell,
     LSTMCell,
+    MinGRUCell,
+    MinLSTMCell,
     QRNNCell,
+    RGLRUCell,
     RNNCell,
+    S4Cell,
+    S4DCell,
     SRU2017Cell,
     SRUCell,
     spectral_radius,
@@ -25,9 +31,11 @@ from companion.cells import (
 from companion.exchange import from_torch, to_torch
 from companion.gates import GATE_ORDERS, convert_gates
 from companion.layers import Recurrence
+from companion.linear_layers import LRU, RGLRU, MinGRU, MinLSTM
 from companion.other_layers import QRNN, SRU, ClockworkRNN, IndRNN
 from companion.reproduce import default_device, deterministic, seed_all
 from companion.run.scan import scan
+from companion.state_space_layers import S4, S4D
 from companion.torch_names import GRU, LSTM, RNN
 from companion.weight_drop import weight_drop
 
@@ -35,9 +43,13 @@ __all__ = [
     "ARCHITECTURES",
     "GATE_ORDERS",
     "GRU",
+    "LRU",
     "LSTM",
     "QRNN",
+    "RGLRU",
     "RNN",
+    "S4",
+    "S4D",
     "SRU",
     "Architecture",
     "Cell",
@@ -46,11 +58,19 @@ __all__ = [
     "GRUCell",
     "IndRNN",
     "IndRNNCell",
+    "LRUCell",
     "LSTMCell",
     "LinearCell",
+    "MinGRU",
+    "MinGRUCell",
+    "MinLSTM",
+    "MinLSTMCell",
     "QRNNCell",
+    "RGLRUCell",
     "RNNCell",
     "Recurrence",
+    "S4Cell",
+    "S4DCell",
     "SRU2017Cell",
     "SRUCell",
     "convert_gates",

@@ -13,11 +13,16 @@ import torch
 
 import companion
 from companion import models
-from companion.cells import flat_state
+from companion.cells import LinearCell, flat_state
+from companion.cells.state_space import TimeInvariantCell
 
-from .helpers import D, H, every_architecture, every_case, make, randn
+from .helpers import D, every_architecture, every_case, make, randn
 
 V = 11
+
+
+# linear in state and input: the nonlinearity stands between the layers
+LINEAR = {n for n, a in companion.ARCHITECTURES.items() if issubclass(a.cell, TimeInvariantCell)}
 
 
 @every_case
@@ -25,9 +30,11 @@ def test_44_the_output_has_read_its_own_step(name, form):
     """pytorch/tutorials#1052: the output comes from the state before, the last one is unused."""
     layer, x = make(name), randn(2, 6, D).requires_grad_()
     y, final = layer(x, form=form)
+    # a Fourier transform adds what it then takes away: rounding remains
+    rounding = 1e-15 if name in LINEAR else 0
     for t in (0, 3, 5):
         (g,) = torch.autograd.grad(y[:, t].sum(), x, retain_graph=True)
-        assert (g[:, t] != 0).all() and (g[:, t + 1 :] == 0).all()
+        assert (g[:, t] != 0).all() and (g[:, t + 1 :].abs() <= rounding * g.abs().max()).all()
     (g,) = torch.autograd.grad(flat_state(final)[0].sum(), x)
     assert (g[:, -1] != 0).all()
 
@@ -63,15 +70,20 @@ def bend(f, a, b):
 
 
 @every_case
-def test_45_no_architecture_is_a_linear_map_of_its_input(name, form):
+def test_45_no_architecture_is_a_linear_map_of_its_input_but_where_it_says_so(name, form):
     """pytorch/tutorials PR #3956: a character RNN whose nonlinearity was forgotten."""
     layer = make(name, num_layers=1)
     found = bend(lambda x: layer(x, form=form)[0], randn(2, 5, D), randn(2, 5, D))
-    assert found.mean() > 1e-2
+    if name in LINEAR:
+        assert found.max() < 1e-12
+    else:
+        assert found.mean() > 1e-2
 
 
 # c_t = f_t ⊙ c_{t−1} + …, where f_t sees the input alone: this is why they can be scanned
-LINEAR_IN_THE_STATE = {"qrnn", "qrnn_f", "qrnn_ifo", "sru_2017"}
+LINEAR_IN_THE_STATE = LINEAR | {
+    name for name, a in companion.ARCHITECTURES.items() if issubclass(a.cell, LinearCell)
+}
 CELLS = {name for name in companion.ARCHITECTURES if name.startswith("lstm")}  # state (h, c)
 
 
@@ -87,9 +99,10 @@ def test_45_the_nonlinearity_stands_between_the_steps(name, form):
         final = layer(x, state if isinstance(zero, tuple) else s, form=form)[1]
         return flat_state(final)[-1 if name in CELLS else 0]
 
-    found = bend(last, 2 * randn(1, 2, H), 2 * randn(1, 2, H))
+    size = flat_state(zero)[0].shape
+    found = bend(last, 2 * randn(*size), 2 * randn(*size))
     if name in LINEAR_IN_THE_STATE:
-        assert found.max() < 1e-12
+        assert found.max() < 1e-11
     else:
         assert found.max() > 1e-3
 

@@ -12,12 +12,17 @@ from typing import Any
 
 from companion.cells.base import Cell, State, bind, flat_state, map_state
 from companion.cells.clockwork import ClockworkRNNCell
+from companion.cells.griffin import RGLRUCell
 from companion.cells.gru import GRUCell
 from companion.cells.indrnn import IndRNNCell
 from companion.cells.initialize import spectral_radius
 from companion.cells.linear import LinearCell
+from companion.cells.lru import LRUCell
 from companion.cells.lstm import LSTMCell
+from companion.cells.minimal import MinGRUCell, MinLSTMCell
 from companion.cells.qrnn import QRNNCell
+from companion.cells.s4 import S4Cell
+from companion.cells.s4d import S4DCell
 from companion.cells.sru import SRU2017Cell, SRUCell
 from companion.cells.vanilla import RNNCell
 
@@ -28,10 +33,16 @@ __all__ = [
     "ClockworkRNNCell",
     "GRUCell",
     "IndRNNCell",
+    "LRUCell",
     "LSTMCell",
     "LinearCell",
+    "MinGRUCell",
+    "MinLSTMCell",
     "QRNNCell",
+    "RGLRUCell",
     "RNNCell",
+    "S4Cell",
+    "S4DCell",
     "SRU2017Cell",
     "SRUCell",
     "State",
@@ -80,6 +91,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     "sru": Architecture(SRUCell),
     "sru_2017": Architecture(SRU2017Cell),
     "clockwork": Architecture(ClockworkRNNCell),
+    "mingru": Architecture(MinGRUCell),
+    "mingru_positive": Architecture(MinGRUCell, {"positive": True}),
+    "minlstm": Architecture(MinLSTMCell),
+    "lru": Architecture(LRUCell),
+    "s4d": Architecture(S4DCell),
+    "s4": Architecture(S4Cell),
+    "rglru": Architecture(RGLRUCell),
 }
 
 

@@ -77,12 +77,26 @@ class _Step:
 STEP = _Step()
 
 
+def full(t: Tensor) -> Tensor:
+    """The tensor in float32 or better, for gates, exponentials and running sums."""
+    return t.float() if t.dtype in HALVES else t
+
+
 def widest(first: torch.dtype, *others: torch.dtype) -> torch.dtype:
     """The dtype all of these are promoted to."""
     for dtype in others:
         if dtype != first:
             first = torch.promote_types(first, dtype)
     return first
+
+
+def rounded(hs: Tensor, last: Tensor, u: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    """What a scan with :func:`full` gates returned, in the dtype it has without.
+
+    Near 1 a gate of bfloat16 is 1 or 0.996: it keeps for ever, or for some 256 steps.
+    """
+    dtype = widest(u.dtype, h.dtype)
+    return hs.to(dtype), last.to(dtype)
 
 
 def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -147,6 +161,8 @@ class LinearCell(Cell):
     """
 
     zoned = 0  # the output is a function of the state, or the cell has a zoneout of its own
+    # how many numbers of a row are scanned, where they are more than prepare gives: memory
+    scanned: int = 0
 
     def along(self, u: Tensor, state: Any, time: Time) -> tuple[Tensor, Any]:
         """What happens along time.

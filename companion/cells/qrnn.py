@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from companion.cells.base import check_size
-from companion.cells.linear import LinearCell, Time
+from companion.cells.linear import LinearCell, Time, full, rounded
 from companion.cells.noise import check_probability
 from companion.checks import check_flag
 
@@ -113,14 +113,13 @@ class QRNNCell(LinearCell):
         if self.pool_zoneout and self.training:
             u, moves = u.split([u.shape[-1] - self.hidden_size, self.hidden_size], -1)
         a, sums = self.convolve(u, sums, time)
-        z, f, *rest = a.chunk(1 + len(POOLING[self.pooling]), -1)
+        z, f, *rest = full(a).chunk(1 + len(POOLING[self.pooling]), -1)
         f, o_i = torch.sigmoid(f), [torch.sigmoid(g) for g in rest]
         if self.pool_zoneout:
             f = 1 - moves * (1 - f)
         write = o_i[1] if self.pooling == "ifo" else 1 - f
-        h, c = time.scan(f, write * torch.tanh(z), c)
-        if o_i:
-            h = o_i[0] * h
+        cs, last = time.scan(f, write * torch.tanh(z), c)
+        h, c = rounded(o_i[0] * cs if o_i else cs, last, a, c)
         return h, (c if sums is None else (c, sums))
 
     def convolve(self, u: Tensor, sums: Any, time: Time) -> tuple[Tensor, Any]:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from companion.cells.base import Cell, stored_weight
-from companion.cells.linear import LinearCell, Time
+from companion.cells.linear import LinearCell, Time, full, rounded
 from companion.checks import check_flag
 
 NONLINEARITIES = {"identity": lambda c: c, "tanh": torch.tanh}
@@ -228,7 +228,7 @@ class SRU2017Cell(_SRU, LinearCell):
 
     def along(self, u: Tensor, c: Tensor, time: Time) -> tuple[Tensor, Tensor]:
         """Gates, one scan, output."""
-        candidate, f, r, skip = u.chunk(4, -1)
+        candidate, f, r, skip = full(u).chunk(4, -1)
         f, r = torch.sigmoid(f), torch.sigmoid(r)
-        cs, c = time.scan(f, (1 - f) * candidate, c)
-        return self.highway(r, cs, skip), c
+        cs, last = time.scan(f, (1 - f) * candidate, c)
+        return rounded(self.highway(r, cs, skip), last, u, c)

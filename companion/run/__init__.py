@@ -9,6 +9,7 @@ from torch import Tensor
 
 from companion.cells.base import Cell, State
 from companion.run import bptt as _bptt
+from companion.run import conv as _conv
 from companion.run import sweep as _sweep
 from companion.run.loop import loop
 from companion.run.plan import Plan, plan_packed, plan_ragged, plan_whole
@@ -17,14 +18,17 @@ __all__ = ["FORMS", "Plan", "loop", "plan_packed", "plan_ragged", "plan_whole", 
 
 
 class Form(NamedTuple):
-    """One way to run a cell: the function, and why it refuses a call (``None``: it does not)."""
+    """One way to run a cell: the function, why it refuses a call (``None``: it does not), and
+    whether it is worth picking for a cell that it can run."""
 
     run: Callable[[Cell, Tensor, list[int], State], tuple[Tensor, State]]
     refuses: Callable[[Cell, Tensor], str | None]
+    suits: Callable[[Cell], bool] = lambda cell: True
 
 
 # Fastest first.  The loop is the specification and can run any cell.
 FORMS: dict[str, Form] = {
+    "conv": Form(_conv.conv, _conv.refuses, _conv.suits),
     "scan": Form(_sweep.sweep, _sweep.refuses),
     "bptt": Form(_bptt.bptt, _bptt.refuses),
     "loop": Form(loop, lambda cell, x: None),
@@ -50,7 +54,7 @@ def run(
         ValueError: if there is no such form, or it cannot honor this call.
     """
     if form is None:
-        form = next(name for name, f in FORMS.items() if f.refuses(cell, x) is None)
+        form = next(n for n, f in FORMS.items() if f.suits(cell) and f.refuses(cell, x) is None)
     elif not isinstance(form, str) or form not in FORMS:
         raise ValueError(f"form: expected None or one of {sorted(FORMS)}, got {form!r}")
     elif reason := FORMS[form].refuses(cell, x):

@@ -103,7 +103,8 @@ def sweep(cell: Any, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor,
         return loop(cell, x, sizes, state)
     with Products():
         u = cell.prepare(x)
-    cut = blocks(sizes, max(u.shape[1], 1), BLOCK if x.device.type == "cpu" else float("inf"))
+    width = max(1, u.shape[1], cell.scanned)
+    cut = blocks(sizes, width, BLOCK if x.device.type == "cpu" else float("inf"))
     rows = u.split([sum(block) for block in cut])
     dtypes = {s.dtype for s in flat_state(state)}
     short = not dtypes.isdisjoint(HALVES)

@@ -126,6 +126,15 @@ def test_blocks_hold_every_step_once_and_are_mostly_rows(sizes, width, most):
         assert len(block) == 1 or block[0] * len(block) * width <= most
 
 
+def test_a_block_counts_what_is_scanned_where_it_is_wider_than_what_is_prepared(monkeypatch):
+    seen = []
+    real = sweep.blocks
+    monkeypatch.setattr(sweep, "blocks", lambda s, w, most: seen.append(w) or real(s, w, most))
+    companion.S4D(3, 4, order=32)(torch.zeros(2, 5, 3), form="scan")  # prepares 4, scans 4 · 32
+    companion.SRU(3, 4, gates_see_state=False)(torch.zeros(2, 5, 3))  # prepares 16, scans 4
+    assert seen == [128, 16]
+
+
 def test_one_long_row_among_many_short_ones_is_not_padded():
     """Dense, 2000 sequences of 300 steps: 600,000 rows for 2299."""
     layer = companion.QRNN(2, 3, dtype=torch.float64)
