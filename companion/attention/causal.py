@@ -135,6 +135,16 @@ class CausalAttention(nn.Module):
             if product.bias is not None:
                 nn.init.zeros_(product.bias)
 
+    def extra_repr(self) -> str:
+        """Sizes, and the options that differ from their defaults."""
+        text = f"{self.embed_dim}, {self.num_heads}"
+        if self.kv_heads != self.num_heads:
+            text += f", kv_heads={self.kv_heads}"
+        if self.window is not None:
+            text += f", window={self.window}"
+        text += "" if self.rotary else ", rotary=False"
+        return text + (f", dropout={self.dropout}" if self.dropout else "")
+
     def initial_state(self, batch_size: int) -> Cache:
         """An empty cache for as many sequences."""
         check_size("batch_size", batch_size, 0)
@@ -248,7 +258,9 @@ class CausalAttention(nn.Module):
             final = segment[:, -1:]
             old = old.masked_fill(final > 0, NOWHERE)
             position = position.masked_fill(segment != final, NOWHERE)
-        return y, self._kept(Cache(keys, values, torch.cat([old, position], 1), steps))
+        cache = Cache(keys, values, torch.cat([old, position], 1), steps)
+        plain = valid is None and cuts is None and self.window is None and not old.shape[1]
+        return y, cache if plain else self._kept(cache)
 
     def _seen(
         self, position: Tensor, segment: Tensor, old: Tensor, valid: Tensor | None
@@ -303,6 +315,12 @@ class CausalAttention(nn.Module):
         keys, values, positions, steps = state
         for name, part in (("keys", keys), ("values", values)):
             check_tensor(f"state.{name}", part, self.key.weight)
+        for name, part in (("positions", positions), ("steps", steps)):
+            if not isinstance(part, Tensor) or part.dtype != torch.int64:
+                kind = part.dtype if isinstance(part, Tensor) else type(part).__name__
+                raise TypeError(f"state.{name}: expected a tensor of int64, got {kind}")
+            if part.device != keys.device:
+                raise ValueError(f"state.{name}: expected it on {keys.device}, got {part.device}")
         S = positions.shape[1] if isinstance(positions, Tensor) and positions.dim() == 2 else 0
         shape = (B, S, self.kv_heads, self.head_size)
         for name, part, due in (

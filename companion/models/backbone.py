@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,11 @@ from companion.layers import Recurrence
 from companion.run.plan import check_lengths
 
 __all__ = ["Backbone", "Block"]
+
+# what is the same for all blocks, or would break the contract of one
+FIXED = frozenset(
+    ("batch_first", "bidirectional", "device", "dtype", "embed_dim", "hidden_size", "input_size")
+) | {"num_heads"}
 
 
 class Block(nn.Module):
@@ -145,14 +151,29 @@ class Backbone(nn.Module):
         check_size("num_layers", num_layers)
         if isinstance(expand, bool) or not isinstance(expand, int | float):
             raise TypeError(f"expand: expected a number, got {type(expand).__name__}")
-        if not (expand == 0 or 1 <= round(expand * hidden_size) < 2**31):
-            raise ValueError(f"expand: expected 0 or a factor above 0, got {expand}")
+        if not (expand == 0 or (math.isfinite(expand) and round(expand * hidden_size) >= 1)):
+            raise ValueError(
+                f"expand: expected 0 or a factor of at least 1 / {hidden_size}, got {expand}"
+            )
+        check_size("heads", heads)
+        if window is not None:
+            check_size("window", window)
         check_probability("dropout", dropout)
         words = _words(layers)
         options = {} if options is None else options
+        if not isinstance(options, Mapping):
+            raise TypeError(f"options: expected a mapping, got {type(options).__name__}")
         for name in options:
             if name not in words:
                 raise ValueError(f"options: expected words of layers, {words}, got {name!r}")
+            if not isinstance(options[name], Mapping):
+                got = type(options[name]).__name__
+                raise TypeError(f"options[{name!r}]: expected a mapping, got {got}")
+            if taken := sorted(FIXED & set(options[name])):
+                raise ValueError(
+                    f"options[{name!r}]: expected options of the layer, got {taken[0]!r}, which "
+                    "the backbone decides"
+                )
         new: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
         self.words = words * num_layers

@@ -240,7 +240,31 @@ def test_dropout_acts_while_training_alone():
             "state.keys: expected dtype torch.float64",
         ),
         (lambda net, x, c: net(x, c._replace(steps=c.steps[:1])), r"state.steps: expected shape"),
+        (
+            lambda net, x, c: net(x, c._replace(steps=c.steps.double())),
+            "state.steps: expected a tensor of int64, got torch.float64",
+        ),
+        (
+            lambda net, x, c: net(x, c._replace(positions=[0])),
+            "state.positions: expected a tensor of int64, got list",
+        ),
         (lambda net, x, c: net(x, lengths=[1, 2]), "lengths: expected shape"),
+        (
+            lambda net, x, c: rotated(x[:, :, None, :3], torch.zeros(B, T)),
+            r"x: expected shape \(B, T, n, d\) with d even, got \(3, 11, 1, 3\)",
+        ),
+        (
+            lambda net, x, c: rotated(x[:, :, None], torch.zeros(T)),
+            r"position: expected shape \(3, 11\), got \(11,\)",
+        ),
+        (
+            lambda net, x, c: rotated(x[:, :, None].long(), torch.zeros(B, T)),
+            "x: expected a floating-point tensor, got torch.int64",
+        ),
+        (
+            lambda net, x, c: rotated(x[:, :, None], torch.zeros(B, T), -1.0),
+            "base: expected a number above 0, got -1.0",
+        ),
         (lambda net, x, c: net.step(x), r"x_t: expected \(B, 16\)"),
         (lambda net, x, c: CausalAttention(16, 3), "embed_dim: expected a multiple of 3 heads"),
         (lambda net, x, c: CausalAttention(16, 4, kv_heads=3), "kv_heads: expected a divisor"),
@@ -260,3 +284,12 @@ def test_gradients_are_right():
     x = torch.randn(2, 5, 4, **F64).requires_grad_()
     reset = torch.tensor([[False, False, True, False, False], [True] + [False] * 4])
     torch.autograd.gradcheck(lambda x: net(x, lengths=[5, 3], reset=reset)[0], x)
+
+
+def test_it_runs_on_meta_and_says_what_it_is():
+    net = CausalAttention(8, 4, kv_heads=2, window=3, rotary=False)
+    assert repr(net).startswith("CausalAttention(\n  8, 4, kv_heads=2, window=3, rotary=False")
+    net = CausalAttention(8, 4, device="meta")
+    y, cache = net(torch.empty(2, 7, 8, device="meta"))
+    assert y.shape == (2, 7, 8) and cache.keys.shape == (2, 7, 4, 2)
+    assert net.step(torch.empty(2, 8, device="meta"))[0].shape == (2, 8)
