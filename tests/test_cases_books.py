@@ -13,9 +13,9 @@ import torch
 
 import companion
 from companion import models
-from companion.cells import flat_state
+from companion.cells import LinearCell, flat_state
 
-from .helpers import D, H, every_architecture, every_case, make, randn
+from .helpers import D, every_architecture, every_case, make, randn
 
 V = 11
 
@@ -25,11 +25,16 @@ def test_44_the_output_has_read_its_own_step(name, form):
     """pytorch/tutorials#1052: the output comes from the state before, the last one is unused."""
     layer, x = make(name), randn(2, 6, D).requires_grad_()
     y, final = layer(x, form=form)
+
+    def read(g):
+        # at the start RWKV takes the first feature of the step before alone
+        return (g[..., 1:] if name.startswith("rwkv") else g) != 0
+
     for t in (0, 3, 5):
         (g,) = torch.autograd.grad(y[:, t].sum(), x, retain_graph=True)
-        assert (g[:, t] != 0).all() and (g[:, t + 1 :] == 0).all()
+        assert read(g[:, t]).all() and (g[:, t + 1 :] == 0).all()
     (g,) = torch.autograd.grad(flat_state(final)[0].sum(), x)
-    assert (g[:, -1] != 0).all()
+    assert read(g[:, -1]).all()
 
 
 @every_architecture
@@ -71,7 +76,9 @@ def test_45_no_architecture_is_a_linear_map_of_its_input(name, form):
 
 
 # c_t = f_t ⊙ c_{t−1} + …, where f_t sees the input alone: this is why they can be scanned
-LINEAR_IN_THE_STATE = {"qrnn", "qrnn_f", "qrnn_ifo", "sru_2017"}
+LINEAR_IN_THE_STATE = {
+    name for name, a in companion.ARCHITECTURES.items() if issubclass(a.cell, LinearCell)
+}
 CELLS = {name for name in companion.ARCHITECTURES if name.startswith("lstm")}  # state (h, c)
 
 
@@ -87,9 +94,10 @@ def test_45_the_nonlinearity_stands_between_the_steps(name, form):
         final = layer(x, state if isinstance(zero, tuple) else s, form=form)[1]
         return flat_state(final)[-1 if name in CELLS else 0]
 
-    found = bend(last, 2 * randn(1, 2, H), 2 * randn(1, 2, H))
+    size = flat_state(zero)[0].shape
+    found = bend(last, 2 * randn(*size), 2 * randn(*size))
     if name in LINEAR_IN_THE_STATE:
-        assert found.max() < 1e-12
+        assert found.max() < 1e-11
     else:
         assert found.max() > 1e-3
 

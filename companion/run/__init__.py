@@ -9,6 +9,7 @@ from torch import Tensor
 
 from companion.cells.base import Cell, State
 from companion.run import bptt as _bptt
+from companion.run import chunk as _chunk
 from companion.run import sweep as _sweep
 from companion.run.loop import loop
 from companion.run.plan import Plan, plan_packed, plan_ragged, plan_whole
@@ -26,6 +27,7 @@ class Form(NamedTuple):
 # Fastest first.  The loop is the specification and can run any cell.
 FORMS: dict[str, Form] = {
     "scan": Form(_sweep.sweep, _sweep.refuses),
+    "chunk": Form(_chunk.chunked, _chunk.refuses),
     "bptt": Form(_bptt.bptt, _bptt.refuses),
     "loop": Form(loop, lambda cell, x: None),
 }
