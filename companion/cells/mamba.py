@@ -141,7 +141,7 @@ class MambaCell(LinearCell):
         x = F.silu(x)
         low, B, C = F.linear(x, self.weight_x).split([self.low, self.slots, self.slots], -1)
         dt = F.softplus(wide(F.linear(low, self.weight_dt)) + wide(self.bias_dt)).unsqueeze(-1)
-        A = -torch.exp(wide(self.log_a))
+        A = -torch.exp(wide(self.log_a)).clamp(min=1e-25)  # no decay at all: not 0 / 0 in "zoh"
         dt_A = dt * A  # (N, V, slots)
         if self.discretization == "zoh":
             scale = torch.expm1(dt_A) / A

@@ -40,7 +40,7 @@ class RetNetCell(MatrixCell):
         heads: number of heads, h; each has queries and keys of d = H / h features.
         expand: values, gate and norm have ``expand`` times H features.
         norm: ``"group"``, without mean and over the deviation, as in the paper, or ``"rms"``, over
-            the root mean square, as in the authors' code; both with ε = 1e-5 and no weights.
+            the root mean square, as in the authors' code; both without weights, our ε is 1e-5.
         normalize_score: whether retention is divided as the paper says, by :math:`\sqrt{s_t}` with
             :math:`s_t = \sum_{m \le t} \gamma^{t-m}` and by the larger of 1 and the size of the
             sum of the scores that are left. ``norm`` undoes both, but for its ε. The authors' code

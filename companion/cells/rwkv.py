@@ -103,14 +103,15 @@ class RWKVCell(MatrixCell):
         now, later = u.chunk(2, -1)
         before, last = time.shift(later, last)
         k, v, r = (now + before).chunk(3, -1)
-        k, rate = wide(k), -torch.exp(wide(self.log_rate))
-        ms, kept, m_end = time.peak(rate, k, m.masked_fill(den == 0, -torch.inf))
+        k, rate = wide(k), -torch.exp(wide(self.log_rate).clamp(max=80))  # e^89 is no float32
+        m = m.masked_fill(den == 0, -torch.inf)
+        ms, kept, m_end = time.peak(rate, k, m)
         keep, write = kept.exp(), torch.exp(k - wide(ms))
         nums, num_end = time.scan(keep, write * wide(v), num)
         dens, den_end = time.scan(keep, write, den)
         past_num, _ = time.shift(nums, num)
         past_den, _ = time.shift(dens, den)
-        past = kept + wide(ms) - rate  # the maximum a step ago
+        past = wide(time.shift(ms, m)[0])  # kept + m_t − rate has no digits where rate is large
         present = wide(self.bonus) + k
         top = torch.maximum(past, present)
         old, new = torch.exp(past - top), torch.exp(present - top)

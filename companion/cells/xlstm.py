@@ -113,7 +113,10 @@ class MLSTMCell(MatrixCell):
         keeps = kept.exp().repeat_interleave(d, -1)
         ns, n_end = time.scan(keeps, k.flatten(1), n)
         weight = (wide(q) * split_heads(ns, h)).sum(-1, keepdim=True).abs()
-        y = wide(y) / (torch.maximum(weight, torch.exp(-wide(ms)).unsqueeze(-1)) + EPSILON)
+        # where m < 0, both times e^m: e^−m would overflow
+        m_t = wide(ms).unsqueeze(-1)
+        size, floor = torch.exp(m_t.clamp(max=0)), torch.exp(-m_t.clamp(min=0))
+        y = size * wide(y) / (torch.maximum(size * weight, floor) + EPSILON * size)
         y = torch.sigmoid(o) * y.to(u.dtype).flatten(1)
         return y, (C, n_end.to(n.dtype), m_end)
 

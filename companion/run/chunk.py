@@ -6,11 +6,15 @@ side, O(C) more arithmetic a step, and T / C small steps that wait.
 
 Decays enter as sums of logarithms over steps j < l ≤ i, never as quotients of products: whatever
 is exponentiated is at most 0 where the decays are, so that nothing overflows, at any T.
+
+A product with 0 does not stop NaN or ∞: a step that is not finite reaches all outputs of its chunk
+and of those after it, also outputs before the step. The loop shows where it came from.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Any
 
 import torch
@@ -82,15 +86,36 @@ def delta(
 def peak(a: Tensor, b: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
     """m_t = max(a_t + m_{t-1}, b_t) and what each step starts from, time first, (T, B, K).
 
-    With A the sum of a since the start, m_t = A_t + max(m_0, max_{j ≤ t} (b_j − A_j)). Chunks keep
-    A small; what m has lost to rounding cancels where it stabilizes an exponential.
+    Which of the two is larger is found first; with that it is a scan, whose factors are 1 and 0.
     """
-    rows = [m[None]]
-    for a_c, b_c in zip(a.split(CHUNK), b.split(CHUNK), strict=True):
-        A = a_c.cumsum(0)
-        rows.append(A + torch.cat([rows[-1][-1:], b_c - A]).cummax(0).values[1:])
-    found = torch.cat(rows)
-    return found[1:], found[:-1]
+    with torch.no_grad():
+        keeps = _keeps(a, b, m)
+    first = m.clamp(min=torch.finfo(m.dtype).min)  # 0 times −∞ is no number
+    found, _ = scan_steps(keeps.to(b.dtype), torch.where(keeps, a, b), first)
+    return found, torch.cat([m[None], found[:-1]])
+
+
+def _keeps(a: Tensor, b: Tensor, m: Tensor) -> Tensor:
+    """Where a_t + m_{t-1} ≥ b_t, for all steps at once.
+
+    Steps join in pairs: m ↦ max(a + m, b) after another of its kind is one again, with a sum of
+    two a. Nothing is subtracted, as the sum of all a would be from each b: where a is large, that
+    leaves nothing of b.
+    """
+    T, C = len(a), min(CHUNK, len(a))
+    fill = (0, 0, 0, 0, 0, -T % C)
+    A, M = F.pad(a, fill).unflatten(0, (-1, C)), F.pad(b, fill).unflatten(0, (-1, C))
+    reach = 1  # steps of their chunk that A and M have, up to their own
+    while reach < C:
+        joined = torch.maximum(A[:, reach:] + M[:, :-reach], M[:, reach:])
+        M = torch.cat([M[:, :reach], joined], 1)
+        A = torch.cat([A[:, :reach], A[:, reach:] + A[:, :-reach]], 1)
+        reach *= 2
+    starts = [m]
+    for A_end, M_end in zip(A[:-1, -1], M[:-1, -1], strict=True):
+        starts.append(torch.maximum(A_end + starts[-1], M_end))
+    found = torch.maximum(A + torch.stack(starts)[:, None], M).flatten(0, 1)[:T]
+    return a + torch.cat([m[None], found[:-1]]) >= b
 
 
 class Decays:
@@ -175,6 +200,11 @@ def _join(y: Tensor, T: int) -> Tensor:
     return y.movedim(3, 1).flatten(0, 1)[:T]
 
 
+def _turned(angle: Tensor) -> Tensor:
+    """The angle without its whole turns: float32 has few digits of thousands of them."""
+    return angle.remainder(2 * math.pi)
+
+
 class Chunks(Packed):
     """Time as packed rows have it, for matrix states as well; see ``sweep.py``.
 
@@ -195,12 +225,13 @@ class Chunks(Packed):
         rows, S, g = self.ready((q, k, v), state, log_decay)
         if turn is not None:  # every step turns q and k instead, and the end turns S
             steps = torch.arange(1, self.T + 1, dtype=torch.float64, device=turn.device)
-            angle = (steps[:, None] * turn.double())[:, None, None].to(rows[0].dtype)
+            angle = _turned(steps[:, None] * turn.double())[:, None, None]
+            angle = angle.to(rows[0].dtype)
             rows[:2] = [rotate(x, -angle) for x in rows[:2]]
         with no_autocast(q):
             y, S = attend(rows[0], rows[1], rows[2], S, g)
         if turn is not None:
-            angle = (self.steps().double()[:, None] * turn.double()).to(S.dtype)
+            angle = _turned(self.steps().double()[:, None] * turn.double()).to(S.dtype)
             S = rotate(S.mT, angle[:, None, None]).mT
         return self.rows(y).to(kind), S.flatten(1).to(widest(kind, state.dtype))
 

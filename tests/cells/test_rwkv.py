@@ -178,3 +178,23 @@ def test_options_are_checked(options, error, message):
 def test_what_they_print():
     assert repr(companion.RWKV(3, 4, 2)) == "RWKV(3, 4, num_layers=2)"
     assert repr(companion.RWKV7(3, 4, rank=4)) == "RWKV7(3, 4, rank=4)"
+
+
+@pytest.mark.parametrize("form", ["loop", "chunk"])
+@pytest.mark.parametrize("rate", [-100.0, 3.0, 12.0, 20.0, 90.0])
+def test_decays_of_any_strength_are_as_exact_as_float32(rate, form):
+    """Of what a step finds nothing may be lost to e^20 or e^90 = ∞, and the last value counts."""
+    torch.manual_seed(0)
+    layer = companion.RWKV(3, 4)
+    exact = companion.RWKV(3, 4, dtype=torch.float64)
+    for key in (-100.0, 0.0, 100.0):
+        with torch.no_grad():
+            layer.log_rate_l0.fill_(rate)
+            layer.bias_ih_l0[:4] = key
+        exact.load_state_dict(layer.state_dict())
+        x = torch.randn(2, 70, 3)
+        y, state = layer(x, form=form)
+        want, _ = exact(x.double(), form="loop")
+        grads = torch.autograd.grad(y.sum(), list(layer.parameters()))
+        assert all(s.isfinite().all() for s in (*state, *grads))
+        torch.testing.assert_close(y.double(), want, rtol=0, atol=1e-5)

@@ -168,3 +168,40 @@ def test_options_are_checked(kind, options, error, message):
 def test_what_they_print():
     assert repr(companion.MLSTM(3, 4, heads=4)) == "MLSTM(3, 4, heads=4)"
     assert repr(SLSTMCell(3, 4, forget="exp")) == "SLSTMCell(3, 4, forget=exp)"
+
+
+@pytest.mark.parametrize("form", ["loop", "chunk"])
+@pytest.mark.parametrize("forget", ["sigmoid", "exp"])
+def test_where_the_mlstm_forgets_all_and_writes_nothing_gradients_are_finite(forget, form):
+    """Both gates e^-100: so is the maximum, and e^100 is no float32. What is left is near 0."""
+    torch.manual_seed(0)
+    layer = companion.MLSTM(3, 4, heads=1, forget=forget)
+    with torch.no_grad():
+        layer.bias_ih_l0[16:] = -100.0
+    x = torch.randn(2, 70, 3).requires_grad_()
+    y, state = layer(x, form=form)
+    grads = torch.autograd.grad(y.sum(), [x, *layer.parameters()])
+    assert all(s.isfinite().all() for s in (y, *state, *grads))
+    assert y.abs().max() < 1e-30
+
+
+def test_a_negative_maximum_changes_nothing():
+    """Against max(|nᵀq|, e^-m) as it is written, in float64, where e^100 is a number."""
+    torch.manual_seed(0)
+    layer = companion.MLSTM(3, 4, heads=1, dtype=torch.float64)
+    with torch.no_grad():
+        layer.bias_ih_l0[16:] = torch.tensor([-3.0, -2.0])
+    x = randn(1, 6, 3)
+    y, _ = layer(x)
+    u = torch.nn.functional.linear(x[0], layer.weight_ih_l0, layer.bias_ih_l0)
+    q, k, v, o, i, f = u.split([4, 4, 4, 4, 1, 1], -1)
+    C, n, m = torch.zeros(4, 4).double(), torch.zeros(4).double(), torch.zeros(1).double()
+    for t in range(6):
+        log_f = torch.nn.functional.logsigmoid(f[t])
+        before, m = m, torch.maximum(log_f + m, i[t])
+        keep, write = torch.exp(log_f + before - m), torch.exp(i[t] - m)
+        C = keep * C + write * torch.outer(k[t] / 2, v[t])
+        n = keep * n + write * k[t] / 2
+        weight = torch.maximum((n @ q[t]).abs(), torch.exp(-m)) + 1e-6
+        assert_close(y[0, t], torch.sigmoid(o[t]) * (C.T @ q[t]) / weight, 1e-12)
+    assert m < -1

@@ -186,6 +186,19 @@ def test_a_turn_of_the_state_is_a_turn_of_queries_and_keys(monkeypatch, size):
     assert_close(y, z, 1e-10)
 
 
+def test_a_turn_is_exact_after_thousands(monkeypatch):
+    """float32 has no digits for the fraction of 10,000 turns; the state at the end needs it."""
+    T, turn = 20_000, torch.tensor([1.0, 0.3])
+    k = torch.zeros(T, 1, 4)
+    k[-2:] = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    q, v, S = torch.ones(T, 1, 4), torch.ones(T, 1, 1), torch.zeros(1, 4)
+    monkeypatch.setattr(chunk, "CHUNK", 1000)
+    y, end = chunked("attend", T, 1, q, k, v, None, None, S, None, turn=turn)
+    want = k[-1, 0] + rotate(k[-2, 0], turn)
+    torch.testing.assert_close(end[0], want, rtol=0, atol=2e-6)
+    torch.testing.assert_close(y[-1, 0, 0], want.sum(), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["head", "keyed"])
 @pytest.mark.parametrize("op", ["attend", "delta"])
 def test_no_decay_is_too_strong(op, kind):
@@ -235,6 +248,37 @@ def test_the_running_maximum():
             want.append(m)
             rests.append(a[t] + before - m)
         assert_close((ms, kept, last), (torch.cat(want), torch.cat(rests), m), 1e-11)
+
+
+@pytest.mark.parametrize("T", [1, 2, 63, 64, 65, 150])
+def test_the_running_maximum_has_the_gradients_of_the_loop(T):
+    """Of ties there are none; a row of −∞ is not written, a decay of −∞ leaves nothing."""
+    torch.manual_seed(T)
+    a, b, first = -torch.rand(2 * T, 3).double(), randn(2 * T, 3) * 3, randn(2, 3)
+    a[T], b[T // 2] = -math.inf, -math.inf
+    wanted = [x.requires_grad_() for x in (a, b, first)]
+    found = []
+    for time in (chunk.Chunks([2] * T, torch.device("cpu")), None):
+        if time:
+            ms, kept, last = time.peak(a, b, first)
+        else:
+            last, parts = first, []
+            for t in range(T):
+                m, k, last = MATRIX_STEP.peak(a[2 * t : 2 * t + 2], b[2 * t : 2 * t + 2], last)
+                parts.append((m, k))
+            ms, kept = (torch.cat(p) for p in zip(*parts, strict=True))
+        loss = wave(ms.sin(), kept.exp(), last.cos())
+        found.append((ms, kept.exp(), last, *torch.autograd.grad(loss, wanted)))
+    for p, q in zip(*found, strict=True):
+        assert p.isfinite().all()
+        assert_close(p, q, 1e-11)
+
+
+def test_of_small_logarithms_nothing_is_lost_between_large_ones():
+    """m_t = b_t where a_t = −1e9: the sum of all a has no digits left for b."""
+    a, b = torch.full((64, 3), -1e9), torch.randn(64, 3)
+    ms, _, last = chunk.Chunks([1] * 64, torch.device("cpu")).peak(a, b, torch.zeros(1, 3))
+    assert torch.equal(ms, b) and torch.equal(last, b[-1:])
 
 
 @pytest.mark.parametrize(
