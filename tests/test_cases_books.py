@@ -32,11 +32,16 @@ def test_44_the_output_has_read_its_own_step(name, form):
     y, final = layer(x, form=form)
     # a Fourier transform adds what it then takes away: rounding remains
     rounding = 1e-15 if name in LINEAR else 0
+
+    def read(g):
+        # at the start RWKV takes the first feature of the step before alone
+        return (g[..., 1:] if name.startswith("rwkv") else g) != 0
+
     for t in (0, 3, 5):
         (g,) = torch.autograd.grad(y[:, t].sum(), x, retain_graph=True)
-        assert (g[:, t] != 0).all() and (g[:, t + 1 :].abs() <= rounding * g.abs().max()).all()
+        assert read(g[:, t]).all() and (g[:, t + 1 :].abs() <= rounding * g.abs().max()).all()
     (g,) = torch.autograd.grad(flat_state(final)[0].sum(), x)
-    assert (g[:, -1] != 0).all()
+    assert read(g[:, -1]).all()
 
 
 @every_architecture

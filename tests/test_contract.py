@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn.utils import parametrize
 
-from companion.cells import ARCHITECTURES, flat_state, map_state
+from companion.cells import ARCHITECTURES, MambaCell, MatrixCell, flat_state, map_state
 
 from .helpers import (
     D,
@@ -76,9 +76,11 @@ def test_forms_agree_in_outputs_and_gradients(name, form, bidirectional, T):
     found = []
     for f in ("loop", form):
         y, final = layer(x, state, lengths=lengths, form=f)
-        found.append((y, final, torch.autograd.grad(wave(y, *flat_state(final)), wanted)))
+        grads = torch.autograd.grad(wave(y, *flat_state(final)), wanted)
+        found.append((y, *flat_state(final), *grads))
     for a, b in zip(*found, strict=True):
-        assert_close(a, b)
+        scale = max(1.0, a.detach().abs().max().item())  # a sum of all steps may have thousands
+        assert_close(a / scale, b / scale)
 
 
 @every_architecture
@@ -245,8 +247,9 @@ def test_gradcheck_and_gradgradcheck(name, ragged):
         return (y, *flat_state(final))
 
     inputs = (x, *flat_state(state), *weights)
-    # of a large Jacobian, one random product from each side
-    fast = sum(t.numel() for t in inputs) > 250
+    # where a state is many numbers a unit: of the Jacobian, one random product from each side
+    many = issubclass(ARCHITECTURES[name].cell, MatrixCell | MambaCell)
+    fast = many or sum(t.numel() for t in inputs) > 250
     assert torch.autograd.gradcheck(run, inputs, fast_mode=fast)
     assert torch.autograd.gradgradcheck(run, inputs, fast_mode=fast)
 
@@ -265,7 +268,9 @@ def test_per_sample_gradients_and_forward_mode(name):
         assert_close(tuple(g[b] for g in every.values()), one)
     v, e = torch.randn_like(x), 1e-6
     _, slope = torch.func.jvp(lambda x: layer(x)[0], (x,), (v,))
-    assert_close(slope, (layer(x + e * v)[0] - layer(x - e * v)[0]) / (2 * e), 1e-7)
+    scale = max(1.0, slope.abs().max().item())
+    want = (layer(x + e * v)[0] - layer(x - e * v)[0]) / (2 * e)
+    assert_close(slope / scale, want / scale, 1e-7)
 
 
 @every_architecture
@@ -334,7 +339,8 @@ def test_autocast(name):
     with torch.autocast("cpu", torch.bfloat16):
         z, _ = layer(x, lengths=[5, 3])
         layer.step(x[:, 0])
-    assert_close(z[0].float(), y[0], 5e-2)
+    scale = max(1.0, y.abs().max().item())
+    assert_close(z[0].float() / scale, y[0] / scale, 5e-2)
     z.float().sum().backward()
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in layer.parameters())
 

@@ -12,37 +12,54 @@ from typing import Any
 
 from companion.cells.base import Cell, State, bind, flat_state, map_state
 from companion.cells.clockwork import ClockworkRNNCell
+from companion.cells.deltanet import DeltaNetCell
 from companion.cells.griffin import RGLRUCell
 from companion.cells.gru import GRUCell
 from companion.cells.indrnn import IndRNNCell
 from companion.cells.initialize import spectral_radius
 from companion.cells.linear import LinearCell
+from companion.cells.linear_attention import LinearAttentionCell
 from companion.cells.lru import LRUCell
 from companion.cells.lstm import LSTMCell
+from companion.cells.mamba import Mamba2Cell, MambaCell
+from companion.cells.matrix import MatrixCell
 from companion.cells.minimal import MinGRUCell, MinLSTMCell
 from companion.cells.qrnn import QRNNCell
+from companion.cells.retnet import RetNetCell
+from companion.cells.rwkv import RWKV7Cell, RWKVCell
 from companion.cells.s4 import S4Cell
 from companion.cells.s4d import S4DCell
 from companion.cells.sru import SRU2017Cell, SRUCell
 from companion.cells.vanilla import RNNCell
+from companion.cells.xlstm import MLSTMCell, SLSTMCell
 
 __all__ = [
     "ARCHITECTURES",
     "Architecture",
     "Cell",
     "ClockworkRNNCell",
+    "DeltaNetCell",
     "GRUCell",
     "IndRNNCell",
     "LRUCell",
     "LSTMCell",
+    "LinearAttentionCell",
     "LinearCell",
     "MinGRUCell",
     "MinLSTMCell",
+    "MLSTMCell",
+    "Mamba2Cell",
+    "MambaCell",
+    "MatrixCell",
     "QRNNCell",
     "RGLRUCell",
     "RNNCell",
     "S4Cell",
     "S4DCell",
+    "RWKV7Cell",
+    "RWKVCell",
+    "RetNetCell",
+    "SLSTMCell",
     "SRU2017Cell",
     "SRUCell",
     "State",
@@ -98,6 +115,19 @@ ARCHITECTURES: dict[str, Architecture] = {
     "s4d": Architecture(S4DCell),
     "s4": Architecture(S4Cell),
     "rglru": Architecture(RGLRUCell),
+    "linear_attention": Architecture(LinearAttentionCell),
+    "linear_attention_sum": Architecture(LinearAttentionCell, {"normalize": False}),
+    "retnet": Architecture(RetNetCell),
+    "retnet_scored": Architecture(RetNetCell, {"normalize_score": True}),
+    "mamba": Architecture(MambaCell),
+    "mamba_zoh": Architecture(MambaCell, {"discretization": "zoh"}),
+    "mamba2": Architecture(Mamba2Cell),
+    "deltanet": Architecture(DeltaNetCell),
+    "deltanet_gated": Architecture(DeltaNetCell, {"gated": True}),
+    "mlstm": Architecture(MLSTMCell),
+    "slstm": Architecture(SLSTMCell),
+    "rwkv4": Architecture(RWKVCell),
+    "rwkv7": Architecture(RWKV7Cell),
 }
 
 

@@ -161,8 +161,6 @@ class LinearCell(Cell):
     """
 
     zoned = 0  # the output is a function of the state, or the cell has a zoneout of its own
-    # how many numbers of a row are scanned, where they are more than prepare gives: memory
-    scanned: int = 0
 
     def along(self, u: Tensor, state: Any, time: Time) -> tuple[Tensor, Any]:
         """What happens along time.

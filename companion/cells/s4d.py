@@ -136,7 +136,7 @@ class S4DCell(TimeInvariantCell, LinearCell):
         self.bias, self.order, self.frequencies = bias, order, frequencies
         self.discretization, self.dt_min, self.dt_max = discretization, dt_min, dt_max
         projects = input_size != hidden_size
-        self.state_size = self.scanned = hidden_size * order
+        self.state_size = hidden_size * order
         H, n, new = hidden_size, order // 2, dict[str, Any](device=device, dtype=dtype)
         self.log_dt = self.weight(H, **new)
         self.log_decay = self.weight(H, n, **new)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from companion.cells.base import Cell, State
 from companion.run import bptt as _bptt
+from companion.run import chunk as _chunk
 from companion.run import conv as _conv
 from companion.run import sweep as _sweep
 from companion.run.loop import loop
@@ -30,6 +31,7 @@ class Form(NamedTuple):
 FORMS: dict[str, Form] = {
     "conv": Form(_conv.conv, _conv.refuses, _conv.suits),
     "scan": Form(_sweep.sweep, _sweep.refuses),
+    "chunk": Form(_chunk.chunked, _chunk.refuses),
     "bptt": Form(_bptt.bptt, _bptt.refuses),
     "loop": Form(loop, lambda cell, x: None),
 }

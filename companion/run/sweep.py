@@ -7,19 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from companion.cells.base import Cell, State, flat_state, map_state
+from companion.cells.base import Cell, State, flat_sizes, flat_state, map_state
 from companion.cells.linear import HALVES, STEP, LinearCell, check_rows, shared, widest
 from companion.run.loop import chain, loop
 from companion.run.products import Products
 from companion.run.scan import scan_steps
 from companion.run.tracing import is_traced
 
-# numbers of prepare(x) in one block of steps, on a CPU. Smaller blocks lose time to operators' own
-# overhead, larger ones to memory, which each operator would fetch anew: both measured
+# numbers of prepare(x), or of states, in one block of steps, on a CPU. Smaller blocks lose time to
+# operators' own overhead, larger ones to memory, which each would fetch anew: both measured
 BLOCK = 2**20
 
 
-class _Packed:
+class Packed:
     """Time as packed rows have it (see ``plan.py``); scans run on a dense (T, S, K).
 
     A padded row has a = 1 and b = 0: it hands on what it gets, so that the last row of a dense
@@ -33,7 +33,7 @@ class _Packed:
         self, sizes: list[int], device: torch.device, half: torch.dtype | None = None
     ) -> None:
         self.T, self.S, self.whole = len(sizes), sizes[0], sizes[-1] == sizes[0]
-        self.N, self.half = sum(sizes), half
+        self.N, self.half, self.sizes, self.device = sum(sizes), half, sizes, device
         if self.whole:
             return
         n = torch.tensor(sizes, device="cpu")
@@ -60,6 +60,11 @@ class _Packed:
         h, last = scan_steps(self.dense(a, 1.0), self.dense(b, 0.0), h0)
         h = h.flatten(0, 1) if self.whole else h.flatten(0, 1)[self.where]
         return h.to(widest(a.dtype, b.dtype, self.seen(h0))), last
+
+    @staticmethod
+    def held(cell: Cell) -> int:
+        """Numbers of state for each row: a scan gives all of them."""
+        return sum(flat_sizes(cell.state_size))
 
     def seen(self, s: Tensor) -> torch.dtype:
         """What a state is between two steps of a block."""
@@ -97,13 +102,23 @@ def refuses(cell: Cell, x: Tensor) -> str | None:
     return None
 
 
-def sweep(cell: Any, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor, State]:
-    """Run a linear cell block by block of steps; arguments and returns of :func:`loop`."""
+def sweep(
+    cell: Any,
+    x: Tensor,
+    sizes: list[int],
+    state: State,
+    time: type[Packed] = Packed,
+    step: Any = STEP,
+) -> tuple[Tensor, State]:
+    """Run a linear cell block by block of steps; arguments and returns of :func:`loop`.
+
+    ``time`` has the operations over many rows that the cell asks for, ``step`` those of one step.
+    """
     if not sizes or not sizes[0]:
         return loop(cell, x, sizes, state)
     with Products():
         u = cell.prepare(x)
-    width = max(1, u.shape[1], cell.scanned)
+    width = max(u.shape[1], time.held(cell), 1)
     cut = blocks(sizes, width, BLOCK if x.device.type == "cpu" else float("inf"))
     rows = u.split([sum(block) for block in cut])
     dtypes = {s.dtype for s in flat_state(state)}
@@ -112,7 +127,7 @@ def sweep(cell: Any, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor,
     if short:  # rounded at the end, not where a block happens to end
         state = map_state(lambda s: s.float() if s.dtype in HALVES else s, state)
     outputs, state = chain(
-        lambda piece, s: cell.along(piece[0], s, _Packed(piece[1], x.device, half)),
+        lambda piece, s: cell.along(piece[0], s, time(piece[1], x.device, half)),
         list(zip(rows, cut, strict=True)),
         [block[0] for block in cut],
         state,
@@ -120,6 +135,6 @@ def sweep(cell: Any, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor,
     y = torch.cat(outputs)
     if short:  # a step of no rows tells what the loop returns
         with torch.no_grad():
-            y_0, start = cell.along(u[:0], map_state(lambda s: s[:0], start), STEP)
+            y_0, start = cell.along(u[:0], map_state(lambda s: s[:0], start), step)
         y, state = y.to(y_0.dtype), map_state(lambda s, t: s.to(t.dtype), state, start)
     return y, state
