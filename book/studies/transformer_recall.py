@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from companion import Recurrence
 from companion.data import first_token_recall
 from companion.look import run_study
 from companion.models import Backbone
@@ -30,15 +31,20 @@ VARIANTS: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "rotary_2": (["attention"] * 2, {}, "attention, rotated, 2 blocks"),
     "plain_1": (["attention"], PLAIN, "attention, no positions, 1 block"),
     "plain_2": (["attention"] * 2, PLAIN, "attention, no positions, 2 blocks"),
+    "alone": ([], {}, "GRU, no block around it"),
 }
 
 
 class Reader(nn.Module):
-    """Symbols → blocks → scores from the last output."""
+    """Symbols → blocks, or a GRU alone → scores from the last output."""
 
     def __init__(self, words: list[str], options: dict[str, Any]) -> None:
         super().__init__()
-        self.blocks, self.out = Backbone(SYMBOLS, E, words, **options), nn.Linear(E, SYMBOLS)
+        if words:
+            self.blocks: nn.Module = Backbone(SYMBOLS, E, words, **options)
+        else:
+            self.blocks = Recurrence("gru", SYMBOLS, E, batch_first=True)
+        self.out = nn.Linear(E, SYMBOLS)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(self.blocks(F.one_hot(x, SYMBOLS).float())[0][:, -1])

@@ -98,10 +98,12 @@ def trained(cell: str, share: float, seed: int) -> tuple[LanguageModel, Language
     return model.eval(), best.eval()
 
 
-def mixing(model: LanguageModel, x: Tensor) -> Tensor:
-    """How much the last step of the last block looks at each (n, T), or each step is written.
+def mixing(model: LanguageModel, x: Tensor) -> tuple[Tensor, Tensor]:
+    """How much the last step of the last block looks at each step, or still holds of it (n, T).
 
-    Of attention the mean weight of the heads; of a GRU the mean of 1 - z.
+    Of attention the mean weight of the heads. Of a GRU the mean of 1 - z times every later z, for
+    that is what the state still holds of the step; the second tensor is the mean of 1 - z alone,
+    what is written. Of attention both are the same.
     """
     backbone = model.layers[0]
     assert isinstance(backbone, Backbone)
@@ -117,14 +119,18 @@ def mixing(model: LanguageModel, x: Tensor) -> Tensor:
             for w in (mixer.query, mixer.key)
         )
         scores = torch.einsum("bhd,bshd->bhs", q[:, -1], k) / math.sqrt(mixer.head_size)
-        return scores.softmax(-1).mean(1)
+        weights = scores.softmax(-1).mean(1)
+        return weights, weights
     h = mixer(y)[0]
     before = torch.cat([torch.zeros_like(h[:, :1]), h[:, :-1]], 1)
     own = slice(mixer.hidden_size, 2 * mixer.hidden_size)  # r, z, n
-    z = F.linear(y, mixer.weight_ih_l0[own], mixer.bias_ih_l0[own]) + F.linear(
+    a = F.linear(y, mixer.weight_ih_l0[own], mixer.bias_ih_l0[own]) + F.linear(
         before, mixer.weight_hh_l0[own], mixer.bias_hh_l0[own]
     )
-    return 1 - torch.sigmoid(z).mean(-1)
+    log_z = F.logsigmoid(a)
+    kept = log_z.flip(1).cumsum(1).flip(1) - log_z  # over all later steps
+    written = torch.sigmoid(-a)  # 1 - z
+    return (written * kept.exp()).mean(-1), written.mean(-1)
 
 
 def ranks(x: Tensor) -> Tensor:
@@ -138,8 +144,8 @@ def alike(a: Tensor, b: Tensor) -> float:
 
 
 @torch.no_grad()
-def looked(model: LanguageModel, seed: int) -> tuple[float, float]:
-    """How well the weights, and how well mere recency, rank what the last prediction needs.
+def looked(model: LanguageModel, seed: int) -> tuple[float, float, float]:
+    """How well the weights, what is written, and mere recency rank what a prediction needs.
 
     Needed is a character if its replacement by one drawn from the text changes the logarithm of
     the probability of what came next.
@@ -161,7 +167,8 @@ def looked(model: LanguageModel, seed: int) -> tuple[float, float]:
         changes.append((log_p(other) - whole).abs())
     change = torch.stack(changes, 1)
     recent = torch.arange(T).expand(LOOKED_AT, T)
-    return alike(mixing(model, x), change), alike(recent, change)
+    held, written = mixing(model, x)
+    return alike(held, change), alike(written, change), alike(recent, change)
 
 
 @functools.cache
@@ -186,8 +193,10 @@ def one_seed(seed: int) -> dict[str, float]:
             values[f"{cell}_{key}"] = surprisal(best, tokens()[1])
             values[f"{cell}_{key}_last"] = surprisal(last, tokens()[1])
             if share == 1:
-                by_weight, by_recency = looked(last, seed)
+                by_weight, by_writing, by_recency = looked(last, seed)
                 values |= {f"{cell}_weights": by_weight, f"{cell}_recency": by_recency}
+                if cell == "gru":
+                    values["gru_written"] = by_writing
     return values
 
 
@@ -215,7 +224,11 @@ if __name__ == "__main__":
         | {
             f"{cell}_{key}": f"{cell}: correlation of {what} with what a prediction needs"
             for cell in EXPAND
-            for key, what in (("weights", "weights"), ("recency", "recency"))
-        },
+            for key, what in (
+                ("weights", "what is written and kept" if cell == "gru" else "weights"),
+                ("recency", "recency"),
+            )
+        }
+        | {"gru_written": "gru: correlation of what is written with what a prediction needs"},
     )
     print(path.name)
