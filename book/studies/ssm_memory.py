@@ -19,6 +19,7 @@ N, WEEK = 32, 168  # numbers of state, hours to be told from them
 FIRST, LAST = 2199, 5370  # the longest stretch of hours without a gap
 BLOCK = 450  # hours; in turn to fit the readout, to choose the memory, to test, over the seasons
 MEMORY = (0.25, 0.5, 1.0, 2.0, 4.0)  # times a week
+TURNS = (3.0, 10.0, 30.0)
 RIDGE = (1e-6, 1e-4, 1e-2, 1.0)
 STEPS, BATCH, RATE = 400, 32, 1e-2  # of the LSTM
 
@@ -44,6 +45,16 @@ def drawn(memory: float, seed: int, orthogonal: bool = False) -> tuple[Tensor, T
     A = torch.randn(N, N, generator=g, dtype=torch.float64)
     A = torch.linalg.qr(A).Q if orthogonal else A / torch.linalg.eigvals(A).abs().max()
     return math.exp(-1 / (memory * WEEK)) * A, torch.randn(N, generator=g, dtype=torch.float64)
+
+
+def slow(memory: float, seed: int, turn: float) -> tuple[Tensor, Tensor]:
+    """A random turning matrix, damped by a half, in continuous time like HiPPO's."""
+    g = cpu_generator(seed)
+    K = turn / math.sqrt(N) * torch.randn(N, N, generator=g, dtype=torch.float64)
+    eye = torch.eye(N, dtype=K.dtype)
+    A, B = K - K.mT - eye / 2, torch.randn(N, generator=g, dtype=torch.float64)
+    a = torch.linalg.matrix_exp(A / (memory * WEEK))
+    return a, torch.linalg.solve(A, (a - eye) @ B)
 
 
 def states(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
@@ -82,6 +93,18 @@ def told(tried: list[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
 def week(x: Tensor, t: Tensor) -> Tensor:
     """(M, WEEK), the hours t, t - 1, …"""
     return x[t[:, None] - torch.arange(WEEK)]
+
+
+def ring(x: Tensor, t: Tensor, every: int = 6) -> Tensor:
+    """Errors (M, WEEK) of straight lines between the last N hours that were kept."""
+    q, found = torch.arange(WEEK, dtype=x.dtype), []
+    for now in t.tolist():
+        kept = now - now % every - every * torch.arange(N)
+        age, value = (now - kept).to(x.dtype), x[kept.clamp(min=0)]
+        j = torch.searchsorted(age, q).clamp(1, N - 1)
+        w = ((q - age[j - 1]) / (age[j] - age[j - 1])).clamp(0, 1)
+        found.append(torch.lerp(value[j - 1], value[j], w))
+    return torch.stack(found) - week(x, t)
 
 
 def rmse(e: Tensor) -> float:
@@ -129,14 +152,18 @@ def one_seed(seed: int) -> dict[str, float]:
     ways["orthogonal"] = lambda memory, seed: drawn(memory, seed, True)
     for name, way in ways.items():
         own[name], found[name] = told([states(*way(m, seed), x) for m in MEMORY], x)
+    tried = [states(*slow(m, seed, turn), x) for m in MEMORY for turn in TURNS]
+    own["slow"], found["slow"] = told(tried, x)
+    found["ring"] = ring(x, ends(2))
     own["lstm"], found["lstm"] = told([lstm_states(x, seed)], x)
     fit, test = week(x, ends(0)), week(x, ends(2))
     V = torch.linalg.svd(fit - fit.mean(0), full_matrices=False).Vh[:N]
     new = test - fit.mean(0)
     found["best"] = new @ V.mT @ V - new
+    own["mean"] = fit.mean(1, keepdim=True) - fit
     found["mean"] = test.mean(1, keepdim=True) - test
     result = {name: rmse(e) * unit.item() for name, e in found.items()}
-    result |= {f"{name}_fit": rmse(own[name]) * unit.item() for name in ("hippo", "lstm")}
+    result |= {f"{name}_fit": rmse(own[name]) * unit.item() for name in FITTED}
     return result | {f"{name}_old": rmse(e[:, 120:]) * unit.item() for name, e in found.items()}
 
 
@@ -145,10 +172,13 @@ WHAT = {
     "lin": "S4D-Lin",
     "random": "random matrix",
     "orthogonal": "random orthogonal matrix, times a decay",
+    "slow": "random turning matrix in continuous time",
+    "ring": "every sixth hour, 32 kept",
     "lstm": "trained LSTM, 16 units, h and c",
     "best": "32 principal components of the week itself",
     "mean": "the week's own mean",
 }
+FITTED = ("hippo", "lstm", "mean")  # those whose errors in the hours of the fit are kept too
 
 if __name__ == "__main__":
     deterministic()
@@ -158,12 +188,13 @@ if __name__ == "__main__":
         f"Hourly temperature at JFK, a stretch without gaps, April to August 2013, in blocks of "
         f"{BLOCK} hours that serve in turn to fit, to choose and to test: the last {WEEK} hours "
         f"from {N} numbers of state, by a ridge regression; of five lengths of memory and four "
-        f"strengths of the ridge the best of those tried. LSTM: {STEPS} Adam steps at {RATE:g} on "
-        f"batches of {BATCH} windows. old: hours 121 to {WEEK} back.",
+        f"strengths of the ridge (and, of the random turning matrix, three speeds {TURNS}) the "
+        f"best. LSTM: {STEPS} Adam steps at {RATE:g} on batches of {BATCH} windows. old: hours "
+        f"121 to {WEEK} back.",
         one_seed,
         SEEDS,
         {k: (f"RMSE, {w}", "°F") for k, w in WHAT.items()}
-        | {f"{k}_fit": (f"RMSE where it was fitted, {WHAT[k]}", "°F") for k in ("hippo", "lstm")}
+        | {f"{k}_fit": (f"RMSE where it was fitted, {WHAT[k]}", "°F") for k in FITTED}
         | {f"{k}_old": (f"RMSE of hours 121 to {WEEK} back, {w}", "°F") for k, w in WHAT.items()},
     )
     print(path.name)
