@@ -23,11 +23,11 @@ if __name__ == "__main__":
     path = write_study(
         __file__,
         f"Decoders over a known target, forward and backward, and forward alone, on the CPU, "
-        f"{THREADS} threads, float32: one call against the loop of a tutorial (torch.nn, a token "
-        f"at a time, results by index), calls with one token, and steps. Ratios of median times "
-        f"of candidates that took turns for {SECONDS:g} s and at least {seq2seq.LEAST} times. One "
-        f"value a round; what stands under seeds are the rounds, whose numbers seed weights and "
-        f"inputs.",
+        f"{THREADS} threads, float32, {seq2seq.VOCAB:,} target tokens: one call against the "
+        f"loop of a tutorial (torch.nn, a token at a time, results by index), calls with one "
+        f"token, and steps. Ratios of median times of candidates that took turns for "
+        f"{SECONDS:g} s and at least {seq2seq.LEAST} times. One value a round; what stands "
+        f"under seeds are the rounds, whose numbers seed weights and inputs.",
         ROUNDS,
         seq2seq.measure(SECONDS, len(ROUNDS), seq2seq.GRID),
     )

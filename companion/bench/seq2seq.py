@@ -16,13 +16,13 @@ from companion.models.decoder import Written
 
 # B, T, H; the source has T steps, too
 GRID = [
-    (32, 30, 64),
     (32, 30, 128),
     (8, 30, 256),
+    (4, 12, 256),
     (1, 30, 128),
 ]
 DECODERS = ["GRU", "LSTM", "GRU attention", "LSTM attention"]
-VOCAB = 100
+VOCAB = 5000  # target tokens, as many as in the loop of the source notes
 LEAST = 3  # turns
 
 # what is divided by what, and what it tells

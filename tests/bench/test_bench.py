@@ -166,7 +166,7 @@ def test_the_ways_to_run_a_decoder_compute_the_same(name):
 
 def test_ways_that_differ_are_not_measured(monkeypatch):
     monkeypatch.setattr(
-        seq2seq.TutorialDecoder, "forward", lambda self, x, w: torch.zeros(2, 3, 100)
+        seq2seq.TutorialDecoder, "forward", lambda self, x, w: torch.zeros(2, 3, seq2seq.VOCAB)
     )
     with pytest.raises(AssertionError):
         seq2seq.candidates("GRU", 2, 3, 4)
