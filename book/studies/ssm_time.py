@@ -14,7 +14,7 @@ import companion
 from companion.look import run_study
 from companion.reproduce import deterministic, seed_all
 
-ROUNDS, TURNS = range(3), 5
+ROUNDS, TURNS = range(5), 5
 LENGTHS, LONG_LOOP = (64, 256, 1024, 4096), 1024
 FEATURES, ORDER = 32, 64
 KERNELS = (256, 1024, 4096)
