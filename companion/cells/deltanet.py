@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from companion.cells.base import stored_weight
+from companion.cells.linear import full
 from companion.cells.matrix import (
     MatrixCell,
     convolve,
@@ -17,7 +18,6 @@ from companion.cells.matrix import (
     normed,
     split_heads,
     unit,
-    wide,
 )
 from companion.checks import check_flag, check_sizes
 
@@ -142,9 +142,9 @@ class DeltaNetCell(MatrixCell):
         if self.negative_eigenvalues:
             beta = 2 * beta
         if self.log_a is not None and self.bias_dt is not None:
-            rate = F.softplus(wide(gates[0]) + wide(self.bias_dt))
-            g = -torch.exp(wide(self.log_a)) * rate
-            faded = (g.exp().unsqueeze(-1) * wide(k)).to(k.dtype)
+            rate = F.softplus(full(gates[0]) + full(self.bias_dt))
+            g = -torch.exp(full(self.log_a)) * rate
+            faded = (g.exp().unsqueeze(-1) * full(k)).to(k.dtype)
         else:
             g, faded = None, k
         r, S = time.delta(q, beta * k, v, -beta * k, faded, S, g)

@@ -7,12 +7,13 @@ sequence at once.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from companion.cells.base import Cell
+from companion.cells.base import Cell, autocasting
 
 HALVES = (torch.float16, torch.bfloat16)  # too short for a running sum
 
@@ -80,6 +81,13 @@ STEP = _Step()
 def full(t: Tensor) -> Tensor:
     """The tensor in float32 or better, for gates, exponentials and running sums."""
     return t.float() if t.dtype in HALVES else t
+
+
+def unrounded(like: Tensor) -> AbstractContextManager[Any]:
+    """A context in which autocast does not round products of what is in float32."""
+    if autocasting(like.device.type):
+        return torch.autocast(like.device.type, enabled=False)
+    return nullcontext()
 
 
 def widest(first: torch.dtype, *others: torch.dtype) -> torch.dtype:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from companion.cells.base import stored_weight
-from companion.cells.linear import LinearCell, Time
+from companion.cells.linear import LinearCell, Time, full
 from companion.cells.matrix import (
     MatrixCell,
     convolve,
@@ -18,7 +18,6 @@ from companion.cells.matrix import (
     log_uniform,
     normed,
     split_heads,
-    wide,
 )
 from companion.checks import check_flag, check_sizes
 
@@ -140,16 +139,16 @@ class MambaCell(LinearCell):
         x, past = convolve(x, self.weight_conv, self.bias_conv, past, time)
         x = F.silu(x)
         low, B, C = F.linear(x, self.weight_x).split([self.low, self.slots, self.slots], -1)
-        dt = F.softplus(wide(F.linear(low, self.weight_dt)) + wide(self.bias_dt)).unsqueeze(-1)
-        A = -torch.exp(wide(self.log_a)).clamp(min=1e-25)  # no decay at all: not 0 / 0 in "zoh"
+        dt = F.softplus(full(F.linear(low, self.weight_dt)) + full(self.bias_dt)).unsqueeze(-1)
+        A = -torch.exp(full(self.log_a)).clamp(min=1e-25)  # no decay at all: not 0 / 0 in "zoh"
         dt_A = dt * A  # (N, V, slots)
         if self.discretization == "zoh":
             scale = torch.expm1(dt_A) / A
         else:
             scale = dt
-        b = scale * wide(B).unsqueeze(-2) * wide(x).unsqueeze(-1)
+        b = scale * full(B).unsqueeze(-2) * full(x).unsqueeze(-1)
         hs, end = time.scan(dt_A.exp().flatten(1), b.to(x.dtype).flatten(1), h)
-        y = (hs.view(dt_A.shape) * wide(C).unsqueeze(-2)).sum(-1).to(x.dtype)
+        y = (hs.view(dt_A.shape) * full(C).unsqueeze(-2)).sum(-1).to(x.dtype)
         y = (y + self.skip * x) * F.silu(z)
         return F.linear(y, self.weight_ho, self.bias_ho), (end.to(h.dtype), past)
 
@@ -253,11 +252,11 @@ class Mamba2Cell(MatrixCell):
         z, x, dt = u.split([V, V + 2 * N, h], -1)
         x, past = convolve(x, self.weight_conv, self.bias_conv, past, time)
         x, B, C = F.silu(x).split([V, N, N], -1)
-        dt = F.softplus(wide(dt) + wide(self.bias_dt))
-        keys = (wide(B).unsqueeze(1) * dt.unsqueeze(-1)).to(B.dtype)
+        dt = F.softplus(full(dt) + full(self.bias_dt))
+        keys = (full(B).unsqueeze(1) * dt.unsqueeze(-1)).to(B.dtype)
         v = split_heads(x, h)
         queries = C.unsqueeze(1).expand(-1, h, -1)
-        r, S = time.attend(queries, keys, v, S, -dt * torch.exp(wide(self.log_a)))
+        r, S = time.attend(queries, keys, v, S, -dt * torch.exp(full(self.log_a)))
         r = (r + self.skip.unsqueeze(-1) * v).flatten(1)
         y = normed(r * F.silu(z), EPSILON) * self.gain
         return F.linear(y, self.weight_ho, self.bias_ho), (S, past)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from companion.cells.linear import HALVES, LinearCell, Time, _Step, widest
+from companion.cells.linear import LinearCell, Time, _Step, full, widest
 from companion.checks import check_size
 
 
@@ -97,7 +97,7 @@ class _MatrixStep(_Step):
     ) -> tuple[Tensor, Tensor]:
         check_heads("attend", state.shape[0], state, q, k, v, log_decay, turn)
         kind = widest(q.dtype, k.dtype, v.dtype, state.dtype)
-        S, q, k, v = matrices(state, q, v), wide(q), wide(k), wide(v)
+        S, q, k, v = matrices(state, q, v), full(q), full(k), full(v)
         S = decayed(S, log_decay)
         if turn is not None:
             S = rotate(S.transpose(-1, -2), turn.to(S.dtype)).transpose(-1, -2)
@@ -118,7 +118,7 @@ class _MatrixStep(_Step):
         check_heads("delta", state.shape[0], state, q, k, v, log_decay, None, a, b)
         kind = widest(q.dtype, k.dtype, v.dtype, a.dtype, b.dtype, state.dtype)
         S = matrices(state, q, v)
-        q, k, v, a, b = wide(q), wide(k), wide(v), wide(a), wide(b)
+        q, k, v, a, b = full(q), full(k), full(v), full(a), full(b)
         read = (b.unsqueeze(-1) * S).sum(-2, keepdim=True)  # b_tᵀ S_{t-1}
         S = decayed(S, log_decay) + a.unsqueeze(-1) * read + k.unsqueeze(-1) * v.unsqueeze(-2)
         y = (q.unsqueeze(-1) * S).sum(-2)
@@ -126,29 +126,24 @@ class _MatrixStep(_Step):
 
     def peak(self, a: Tensor, b: Tensor, first: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # what is stored is what stabilizes: rounded at once where it is of half precision
-        kept = wide(a) + wide(first)
-        m = torch.maximum(kept, wide(b)).to(first.dtype)
-        return m, kept - wide(m), m.clone()
+        kept = full(a) + full(first)
+        m = torch.maximum(kept, full(b)).to(first.dtype)
+        return m, kept - full(m), m.clone()
 
 
 MATRIX_STEP = _MatrixStep()
 
 
-def wide(x: Tensor) -> Tensor:
-    """In float32 where it is of half precision."""
-    return x.float() if x.dtype in HALVES else x
-
-
 def matrices(state: Tensor, q: Tensor, v: Tensor) -> Tensor:
     """(S, h, d_k, d_v) of a flat state."""
-    return wide(state).unflatten(1, (q.shape[1], q.shape[2], v.shape[2]))
+    return full(state).unflatten(1, (q.shape[1], q.shape[2], v.shape[2]))
 
 
 def decayed(S: Tensor, log_decay: Tensor | None) -> Tensor:
     """diag(e^g) S, the decay of each head or of each row."""
     if log_decay is None:
         return S
-    g = wide(log_decay)
+    g = full(log_decay)
     g = g.unsqueeze(0) if g.dim() == 1 else g
     return S * torch.exp(g).reshape(g.shape + (1,) * (4 - g.dim()))
 
@@ -266,7 +261,7 @@ def head_size(name: str, size: int, heads: int) -> int:
 
 def normed(x: Tensor, eps: float, center: bool = False) -> Tensor:
     """x over its root mean square along the last dimension, in float32 or better."""
-    y = wide(x)
+    y = full(x)
     if center:
         y = y - y.mean(-1, keepdim=True)
     return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
@@ -274,7 +269,7 @@ def normed(x: Tensor, eps: float, center: bool = False) -> Tensor:
 
 def unit(x: Tensor, eps: float = 1e-6) -> Tensor:
     """x over its length along the last dimension, in float32 or better."""
-    y = wide(x)
+    y = full(x)
     return (y * torch.rsqrt(y.square().sum(-1, keepdim=True) + eps)).to(x.dtype)
 
 

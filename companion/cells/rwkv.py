@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from companion.cells.base import stored_weight
-from companion.cells.matrix import MatrixCell, head_size, normed, split_heads, unit, wide
+from companion.cells.linear import full
+from companion.cells.matrix import MatrixCell, head_size, normed, split_heads, unit
 from companion.checks import check_flag, check_sizes
 
 RATE = math.exp(-0.5)  # of v7: no decay is stronger than exp(−RATE) a step
@@ -103,19 +104,19 @@ class RWKVCell(MatrixCell):
         now, later = u.chunk(2, -1)
         before, last = time.shift(later, last)
         k, v, r = (now + before).chunk(3, -1)
-        k, rate = wide(k), -torch.exp(wide(self.log_rate).clamp(max=80))  # e^89 is no float32
+        k, rate = full(k), -torch.exp(full(self.log_rate).clamp(max=80))  # e^89 is no float32
         m = m.masked_fill(den == 0, -torch.inf)
         ms, kept, m_end = time.peak(rate, k, m)
-        keep, write = kept.exp(), torch.exp(k - wide(ms))
-        nums, num_end = time.scan(keep, write * wide(v), num)
+        keep, write = kept.exp(), torch.exp(k - full(ms))
+        nums, num_end = time.scan(keep, write * full(v), num)
         dens, den_end = time.scan(keep, write, den)
         past_num, _ = time.shift(nums, num)
         past_den, _ = time.shift(dens, den)
-        past = wide(time.shift(ms, m)[0])  # kept + m_t − rate has no digits where rate is large
-        present = wide(self.bonus) + k
+        past = full(time.shift(ms, m)[0])  # kept + m_t − rate has no digits where rate is large
+        present = full(self.bonus) + k
         top = torch.maximum(past, present)
         old, new = torch.exp(past - top), torch.exp(present - top)
-        wkv = (old * past_num + new * wide(v)) / (old * past_den + new)
+        wkv = (old * past_num + new * full(v)) / (old * past_den + new)
         y = F.linear(torch.sigmoid(r) * wkv.to(r.dtype), self.weight_ho, self.bias_ho)
         return y, (last, num_end.to(num.dtype), den_end.to(den.dtype), m_end)
 
@@ -235,7 +236,7 @@ class RWKV7Cell(MatrixCell):
         before, last = time.shift(later, last)
         r, k, v, decay, rate, gate = (now + before).split(self.blocks, -1)
         decay = F.linear(torch.tanh(decay), self.weight_decay)
-        log_w = -RATE * torch.sigmoid(wide(decay) + wide(self.bias_decay))
+        log_w = -RATE * torch.sigmoid(full(decay) + full(self.bias_decay))
         rate = torch.sigmoid(F.linear(rate, self.weight_rate) + self.bias_rate)
         gate = F.linear(torch.sigmoid(gate), self.weight_gate)
         kappa = unit(split_heads(k * self.key_scale, self.heads), 1e-12)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from companion.cells.base import stored_weight
-from companion.cells.linear import full, widest
+from companion.cells.linear import full, unrounded, widest
 from companion.cells.s4d import check_order, check_steps
 from companion.cells.state_space import (
     Dense,
@@ -21,7 +21,6 @@ from companion.cells.state_space import (
     normal_plus_low_rank,
     pairs_of,
     rate,
-    unrounded,
 )
 from companion.checks import check_flag, check_size
 

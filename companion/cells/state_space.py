@@ -13,14 +13,13 @@ step by step has the same factors.
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from companion.cells.base import Cell, autocasting
+from companion.cells.base import Cell
 from companion.cells.linear import full
 
 __all__ = [
@@ -40,13 +39,6 @@ def rate(log: Tensor) -> Tensor:
     log = full(log)
     limit = 0.49 * math.log(torch.finfo(log.dtype).max)
     return torch.exp(log.clamp(-limit, limit))
-
-
-def unrounded(like: Tensor) -> AbstractContextManager[Any]:
-    """A context in which autocast does not round products of what is in float32."""
-    if autocasting(like.device.type):
-        return torch.autocast(like.device.type, enabled=False)
-    return nullcontext()
 
 
 def check_real(dtype: Any) -> None:

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from companion.cells.base import Cell, stored_weight
-from companion.cells.matrix import MatrixCell, head_size, split_heads, wide
+from companion.cells.linear import full
+from companion.cells.matrix import MatrixCell, head_size, split_heads
 from companion.checks import check_flag
 
 FORGET = {"sigmoid": F.logsigmoid, "exp": lambda a: a}  # log f of the pre-activation
@@ -106,17 +107,17 @@ class MLSTMCell(MatrixCell):
         d = H // h
         q, k, v, o, i, f = u.split([H, H, H, H, h, h], -1)
         q, k, v = split_heads(q, h), split_heads(k, h) * d**-0.5, split_heads(v, h)
-        i, log_f = wide(i), FORGET[self.forget](wide(f))
+        i, log_f = full(i), FORGET[self.forget](full(f))
         ms, kept, m_end = time.peak(log_f, i, m)
-        k = (torch.exp(i - wide(ms)).unsqueeze(-1) * wide(k)).to(k.dtype)
+        k = (torch.exp(i - full(ms)).unsqueeze(-1) * full(k)).to(k.dtype)
         y, C = time.attend(q, k, v, C, kept)
         keeps = kept.exp().repeat_interleave(d, -1)
         ns, n_end = time.scan(keeps, k.flatten(1), n)
-        weight = (wide(q) * split_heads(ns, h)).sum(-1, keepdim=True).abs()
+        weight = (full(q) * split_heads(ns, h)).sum(-1, keepdim=True).abs()
         # where m < 0, both times e^m: e^−m would overflow
-        m_t = wide(ms).unsqueeze(-1)
+        m_t = full(ms).unsqueeze(-1)
         size, floor = torch.exp(m_t.clamp(max=0)), torch.exp(-m_t.clamp(min=0))
-        y = size * wide(y) / (torch.maximum(size * weight, floor) + EPSILON * size)
+        y = size * full(y) / (torch.maximum(size * weight, floor) + EPSILON * size)
         y = torch.sigmoid(o) * y.to(u.dtype).flatten(1)
         return y, (C, n_end.to(n.dtype), m_end)
 
@@ -209,12 +210,12 @@ class SLSTMCell(Cell):
         """One step; all gates see the units of their head."""
         h, c, n, m = state
         z, i, f, o = (u_t + self.mix(self.recurrent(h))).chunk(4, -1)
-        i, log_f = wide(i), FORGET[self.forget](wide(f))
-        kept = log_f + wide(m).masked_fill(n == 0, -torch.inf)
+        i, log_f = full(i), FORGET[self.forget](full(f))
+        kept = log_f + full(m).masked_fill(n == 0, -torch.inf)
         m = torch.maximum(kept, i).to(m.dtype)  # what is stored is what stabilizes
-        keep, write = torch.exp(kept - wide(m)), torch.exp(i - wide(m))
-        c_t = keep * wide(c) + write * wide(torch.tanh(z))
-        n_t = keep * wide(n) + write
+        keep, write = torch.exp(kept - full(m)), torch.exp(i - full(m))
+        c_t = keep * full(c) + write * full(torch.tanh(z))
+        n_t = keep * full(n) + write
         y = (torch.sigmoid(o) * (c_t / n_t)).to(h.dtype)
         return y, (y, c_t.to(c.dtype), n_t.to(n.dtype), m)
 

@@ -13,7 +13,6 @@ and of those after it, also outputs before the step. The loop shows where it cam
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import Any
 
@@ -21,12 +20,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from companion.cells.base import Cell, State, autocasting
-from companion.cells.linear import promoted, widest
-from companion.cells.matrix import MATRIX_STEP, MatrixCell, check_heads, rotate, wide
+from companion.cells.base import Cell, State
+from companion.cells.linear import full, promoted, unrounded, widest
+from companion.cells.matrix import MatrixCell, check_heads, rotate
 from companion.run.scan import scan_steps
 from companion.run.sweep import Packed, sweep
-from companion.run.tracing import is_traced
+from companion.run.tracing import hindered
 
 CHUNK = 64  # steps of a chunk where a head decays as a whole
 KEYED = 8  # where each entry of a key has a decay of its own: C d_k numbers for each step
@@ -228,7 +227,7 @@ class Chunks(Packed):
             angle = _turned(steps[:, None] * turn.double())[:, None, None]
             angle = angle.to(rows[0].dtype)
             rows[:2] = [rotate(x, -angle) for x in rows[:2]]
-        with no_autocast(q):
+        with unrounded(q):
             y, S = attend(rows[0], rows[1], rows[2], S, g)
         if turn is not None:
             angle = _turned(self.steps().double()[:, None] * turn.double()).to(S.dtype)
@@ -248,12 +247,12 @@ class Chunks(Packed):
         check_heads("delta", self.N, state, q, k, v, log_decay, None, a, b)
         kind = widest(q.dtype, k.dtype, v.dtype, a.dtype, b.dtype, self.seen(state))
         rows, S, g = self.ready((q, k, v, a, b), state, log_decay)
-        with no_autocast(q):
+        with unrounded(q):
             y, S = delta(rows[0], rows[1], rows[2], rows[3], rows[4], S, g)
         return self.rows(y).to(kind), S.flatten(1).to(widest(kind, state.dtype))
 
     def peak(self, a: Tensor, b: Tensor, first: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        a, b, m = promoted(wide(a).expand(b.shape), wide(b), wide(first))
+        a, b, m = promoted(full(a).expand(b.shape), full(b), full(first))
         a_steps = self.dense(a, 0.0)
         ms, before = peak(a_steps, self.dense(b, -torch.inf), m)
         rest, last = a_steps + before - ms, ms[-1].clone()
@@ -272,16 +271,11 @@ class Chunks(Packed):
         h, d_k, d_v = rows[0].shape[1], rows[0].shape[2], rows[2].shape[2]
         if log_decay is not None and log_decay.dim() == 1:
             log_decay = log_decay.expand(self.N, h)
-        known = () if log_decay is None else (wide(log_decay),)
-        *dense, S = promoted(*map(wide, rows), *known, wide(state))
+        known = () if log_decay is None else (full(log_decay),)
+        *dense, S = promoted(*map(full, rows), *known, full(state))
         dense = [self.dense(x.flatten(1), 0.0).unflatten(2, x.shape[1:]) for x in dense]
         g = dense.pop() if known else None
         return dense, S.unflatten(1, (h, d_k, d_v)), g
-
-    def rows(self, y: Tensor) -> Tensor:
-        """(N, ...) of dense rows (T, S, ...)."""
-        y = y.flatten(0, 1)
-        return y if self.whole else y[self.where]
 
     def steps(self) -> Tensor:
         """(S,) how many steps each sequence has."""
@@ -289,25 +283,13 @@ class Chunks(Packed):
         return (alive[:, None] > torch.arange(self.S, device="cpu")).sum(0).to(self.device)
 
 
-def no_autocast(like: Tensor) -> Any:
-    """Products of decays and states are in float32, also under autocast."""
-    device = like.device.type
-    if autocasting(device):
-        return torch.autocast(device, enabled=False)
-    return contextlib.nullcontext()
-
-
 def refuses(cell: Cell, x: Tensor) -> str | None:
     """Why this form cannot honor a call, or ``None``."""
     if not isinstance(cell, MatrixCell) or type(cell).update is not MatrixCell.update:
         return f"{type(cell).__name__} has no matrix for a state that outer products add to"
-    if cell._mask is not None:
-        return "recurrent dropout is on"
-    if is_traced():
-        return "tracing records the loop instead"
-    return None
+    return hindered(cell)
 
 
 def chunked(cell: Any, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor, State]:
     """Run a matrix cell block by block of steps; arguments and returns of :func:`loop`."""
-    return sweep(cell, x, sizes, state, Chunks, MATRIX_STEP)
+    return sweep(cell, x, sizes, state, Chunks)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from companion.cells.base import Cell, State, flat_state, map_state
-from companion.cells.linear import HALVES, full
-from companion.cells.state_space import TimeInvariantCell, Unrolled, unrounded
-from companion.run.loop import chain, loop
+from companion.cells.linear import HALVES, full, unrounded
+from companion.cells.state_space import TimeInvariantCell, Unrolled
+from companion.run.loop import as_stepped, chain, loop
 from companion.run.products import Products
-from companion.run.tracing import is_traced
+from companion.run.tracing import hindered
 
 __all__ = ["causal_convolution"]
 
@@ -55,11 +55,7 @@ def refuses(cell: Cell, x: Tensor) -> str | None:
     """Why this form cannot honor a call, or ``None``."""
     if not isinstance(cell, TimeInvariantCell):
         return f"{type(cell).__name__} is not the same at every step, linear in state and input"
-    if cell._mask is not None:
-        return "recurrent dropout is on"
-    if is_traced():
-        return "tracing records the loop instead"
-    return None
+    return hindered(cell)
 
 
 def suits(cell: Cell) -> bool:
@@ -90,13 +86,10 @@ def conv(cell: Any, x: Tensor, sizes: list[int], state: State) -> tuple[Tensor, 
             y = cell.leaves(c.permute(2, 0, 1).flatten(0, 1), rows, full(rows).dtype)
             return y, what.final(v, s)
 
-    start = state  # rounded at the end, not where a sequence happens to end
     rows = u.split([n * T for n, T in runs])
     pieces = [(piece, n, T) for piece, (n, T) in zip(rows, runs, strict=True)]
-    outputs, state = chain(advance, pieces, [n for n, _ in runs], map_state(full, state))
+    # rounded at the end, not where a sequence happens to end
+    outputs, after = chain(advance, pieces, [n for n, _ in runs], map_state(full, state))
     y = torch.cat(outputs)
-    if {u.dtype, *(s.dtype for s in flat_state(start))} & set(HALVES):
-        with torch.no_grad():  # a step of no rows tells what the loop returns
-            y_0, start = cell.update(u[:0], map_state(lambda s: s[:0], start))
-        y, state = y.to(y_0.dtype), map_state(lambda s, t: s.to(t.dtype), state, start)
-    return y, state
+    short = {u.dtype, *(s.dtype for s in flat_state(state))} & set(HALVES)
+    return as_stepped(cell, u, state, y, after) if short else (y, after)

@@ -61,5 +61,17 @@ def chain(
     return outputs, state
 
 
+def as_stepped(
+    cell: Cell, u: Tensor, state: State, y: Tensor, after: State
+) -> tuple[Tensor, State]:
+    """Outputs ``y`` and the state ``after``, in the dtypes in which the loop returns them.
+
+    A step of no rows of ``u``, from the ``state`` that was given, tells which these are.
+    """
+    with torch.no_grad():
+        y_0, s_0 = cell.update(u[:0], _rows(state, 0, 0))
+    return y.to(y_0.dtype), cast(State, map_state(lambda s, t: s.to(t.dtype), after, s_0))
+
+
 def _rows(state: State, start: int, end: int) -> State:
     return cast(State, map_state(lambda s: s[start:end], state))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from companion.cells.base import Cell, check_state, check_tensor
-from companion.cells.state_space import unrounded
+from companion.cells.linear import unrounded
 from companion.checks import check_number, check_size
 from companion.run.scan import scan_steps
 

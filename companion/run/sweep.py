@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from companion.cells.base import Cell, State, flat_sizes, flat_state, map_state
-from companion.cells.linear import HALVES, STEP, LinearCell, check_rows, shared, widest
-from companion.run.loop import chain, loop
+from companion.cells.linear import HALVES, LinearCell, check_rows, full, shared, widest
+from companion.run.loop import as_stepped, chain, loop
 from companion.run.products import Products
 from companion.run.scan import scan_steps
-from companion.run.tracing import is_traced
+from companion.run.tracing import hindered
 
 # numbers of prepare(x), or of states, in one block of steps, on a CPU. Smaller blocks lose time to
 # operators' own overhead, larger ones to memory, which each would fetch anew: both measured
@@ -58,8 +58,7 @@ class Packed:
         check_rows("scan: b", b, self.N, h0)
         a = shared(a, b)
         h, last = scan_steps(self.dense(a, 1.0), self.dense(b, 0.0), h0)
-        h = h.flatten(0, 1) if self.whole else h.flatten(0, 1)[self.where]
-        return h.to(widest(a.dtype, b.dtype, self.seen(h0))), last
+        return self.rows(h).to(widest(a.dtype, b.dtype, self.seen(h0))), last
 
     @staticmethod
     def held(cell: Cell) -> int:
@@ -76,6 +75,11 @@ class Packed:
             blank = v.new_full((self.T * self.S, v.shape[1]), padding)
             v = blank.index_copy(0, self.where, v)
         return v.view(self.T, self.S, v.shape[1])
+
+    def rows(self, v: Tensor) -> Tensor:
+        """(N, ...) packed rows of a dense (T, S, ...)."""
+        v = v.flatten(0, 1)
+        return v if self.whole else v[self.where]
 
 
 def blocks(sizes: list[int], width: int, most: float) -> list[list[int]]:
@@ -95,24 +99,15 @@ def refuses(cell: Cell, x: Tensor) -> str | None:
     """Why this form cannot honor a call, or ``None``."""
     if not isinstance(cell, LinearCell) or type(cell).update is not LinearCell.update:
         return f"{type(cell).__name__} is not linear in its state, entry by entry"
-    if cell._mask is not None:
-        return "recurrent dropout is on"
-    if is_traced():
-        return "tracing records the loop instead"
-    return None
+    return hindered(cell)
 
 
 def sweep(
-    cell: Any,
-    x: Tensor,
-    sizes: list[int],
-    state: State,
-    time: type[Packed] = Packed,
-    step: Any = STEP,
+    cell: Any, x: Tensor, sizes: list[int], state: State, time: type[Packed] = Packed
 ) -> tuple[Tensor, State]:
     """Run a linear cell block by block of steps; arguments and returns of :func:`loop`.
 
-    ``time`` has the operations over many rows that the cell asks for, ``step`` those of one step.
+    ``time`` has the operations over many rows that the cell asks for.
     """
     if not sizes or not sizes[0]:
         return loop(cell, x, sizes, state)
@@ -123,18 +118,12 @@ def sweep(
     rows = u.split([sum(block) for block in cut])
     dtypes = {s.dtype for s in flat_state(state)}
     short = not dtypes.isdisjoint(HALVES)
-    start, half = state, dtypes.pop() if short and len(dtypes) == 1 else None
-    if short:  # rounded at the end, not where a block happens to end
-        state = map_state(lambda s: s.float() if s.dtype in HALVES else s, state)
-    outputs, state = chain(
+    half = dtypes.pop() if short and len(dtypes) == 1 else None
+    outputs, after = chain(
         lambda piece, s: cell.along(piece[0], s, time(piece[1], x.device, half)),
         list(zip(rows, cut, strict=True)),
         [block[0] for block in cut],
-        state,
+        map_state(full, state),  # rounded at the end, not where a block happens to end
     )
     y = torch.cat(outputs)
-    if short:  # a step of no rows tells what the loop returns
-        with torch.no_grad():
-            y_0, start = cell.along(u[:0], map_state(lambda s: s[:0], start), step)
-        y, state = y.to(y_0.dtype), map_state(lambda s, t: s.to(t.dtype), state, start)
-    return y, state
+    return as_stepped(cell, u, state, y, after) if short else (y, after)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from companion.cells.base import Cell
+
 # where `make_fx(..., pre_dispatch=True)` keeps the mode that records; a name of torch's own
 _before_dispatch = getattr(torch._ops, "_get_dispatch_mode_pre_dispatch", lambda key: None)
 
@@ -15,6 +17,15 @@ def is_traced() -> bool:
     A form that looks at a value would record a choice that other values do not share.
     """
     return torch.compiler.is_compiling() or torch._C._is_tracing() or _is_proxied()
+
+
+def hindered(cell: Cell) -> str | None:
+    """Why no form that rearranges time can run this cell now, or ``None``."""
+    if cell._mask is not None:
+        return "recurrent dropout is on"
+    if is_traced():
+        return "tracing records the loop instead"
+    return None
 
 
 def _is_proxied() -> bool:
