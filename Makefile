@@ -187,6 +187,21 @@ beside-torchtext:
 _build/constraints-torchtext.txt: constraints.txt Makefile
 	@mkdir -p _build; grep -vE '^(torch|numpy|pandas|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==' $< > $@
 
+# Layers of other libraries in an environment of their own: `make test` neither needs nor sees them.
+PEERS_VENV ?= .venv-peers
+PEERS_MAKE  = $(MAKE) --no-print-directory VENV=$(PEERS_VENV) EXTRAS=test,peers
+# One or two files of each are read; what the rest of it asks for (fairscale, a compiler) is not needed.
+PEERS_ALONE = rwkv==0.8.32 torchscale==0.3.0 xlstm==2.0.6
+.PHONY: peers
+peers: ## our layers against those of transformers, mambapy, fla and others, weights mapped
+	@$(PEERS_MAKE) $(PEERS_VENV)/.ok
+	@$(PEERS_MAKE) beside-peers
+	@printf '\n'; $(call took,make peers,$(START))
+beside-peers:
+	@$(call say,Ours beside the same layer of other libraries)
+	@$(BIN)/python -m pip install -q --no-deps $(PEERS_ALONE) $(quiet)
+	@COMPANION_PEERS=1 HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= $(PYTEST) tests/peers
+
 .PHONY: clean
 clean: ## remove what was built (the environment stays)
 	rm -rf _build conf.py .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,6 +13,7 @@ from companion.cells import (
     Cell,
     ClockworkRNNCell,
     DeltaNetCell,
+    GriffinCell,
     GRUCell,
     IndRNNCell,
     LinearAttentionCell,
@@ -41,7 +42,7 @@ from companion.cells import (
 from companion.exchange import from_torch, to_torch
 from companion.gates import GATE_ORDERS, convert_gates
 from companion.layers import Recurrence
-from companion.linear_layers import LRU, RGLRU, MinGRU, MinLSTM
+from companion.linear_layers import LRU, RGLRU, Griffin, MinGRU, MinLSTM
 from companion.matrix_layers import RWKV, RWKV7, DeltaNet, LinearAttention, RetNet
 from companion.other_layers import QRNN, SRU, ClockworkRNN, IndRNN
 from companion.reproduce import default_device, deterministic, seed_all
@@ -74,6 +75,8 @@ __all__ = [
     "DeltaNet",
     "DeltaNetCell",
     "GRUCell",
+    "Griffin",
+    "GriffinCell",
     "IndRNN",
     "IndRNNCell",
     "LRUCell",

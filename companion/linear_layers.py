@@ -1,4 +1,4 @@
-"""Layers whose state is a linear recurrence: minimal GRU and LSTM, LRU, RG-LRU; batch first."""
+"""Layers whose state is a linear recurrence: minimal GRU and LSTM, LRU, RG-LRU, Griffin."""
 
 from __future__ import annotations
 
@@ -279,4 +279,79 @@ class RGLRU(Recurrence):
             device,
             dtype,
             heads=heads,
+        )
+
+
+class Griffin(Recurrence):
+    r"""The recurrent block of Griffin as a layer: a window and the RG-LRU, and a gate.
+
+    .. math::
+
+        h_t = a_t \odot h_{t-1} + \sqrt{1 - a_t^2} \odot (i_t \odot v_t), \qquad
+        y_t = W_o(\mathrm{gelu}(g_t) \odot h_t) + b_o
+
+    See :class:`companion.GriffinCell`.
+
+    Args:
+        input_size: number of input features, :math:`D`.
+        hidden_size: number of hidden units, :math:`H`.
+        num_layers: number of stacked layers, :math:`L`.
+        bias: whether the biases exist.
+        batch_first: whether inputs and outputs are (B, T, ...); the state never is.
+        dropout: probability of dropping an output between layers while training.
+        bidirectional: whether to run both directions.
+        device, dtype: of the weights.
+        width: channels, V; ``None``: H.
+        heads: number of blocks on the diagonal of the gates' matrices; it divides V.
+        window: inputs the convolution sees, k.
+
+    Raises:
+        TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
+
+    Shapes:
+        input (B, T, D), output (B, T, directions·H);
+        state the pair of h (L·directions, B, V) and the window's past (L·directions, B,
+        (k − 1) V).
+
+    Source:
+        De et al. (2024).
+
+    Example:
+        >>> import torch
+        >>> layer = Griffin(3, 4, num_layers=2, heads=2)
+        >>> y, (h, past) = layer(torch.zeros(2, 7, 3), lengths=[7, 0])
+        >>> y.shape, h.shape, past.shape
+        (torch.Size([2, 7, 4]), torch.Size([2, 2, 4]), torch.Size([2, 2, 12]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = True,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        width: int | None = None,
+        heads: int = 1,
+        window: int = 4,
+    ) -> None:
+        super().__init__(
+            "griffin",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+            width=width,
+            heads=heads,
+            window=window,
         )

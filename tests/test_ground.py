@@ -79,10 +79,11 @@ def test_torch_range():
 
 
 def test_extras():
-    assert set(EXTRAS) == {"book", "test", "train", "export", "torchtext", "all"}
+    assert set(EXTRAS) == {"book", "test", "train", "export", "torchtext", "peers", "all"}
     (whole,) = map(Requirement, EXTRAS["all"])
-    # torchtext needs a torch of its own, so that "all" cannot have it
-    assert whole.name == PROJECT["name"] and whole.extras == set(EXTRAS) - {"all", "torchtext"}
+    # torchtext needs a torch of its own, so that "all" cannot have it; peers are to compare with
+    assert whole.name == PROJECT["name"]
+    assert whole.extras == set(EXTRAS) - {"all", "torchtext", "peers"}
     assert all(
         r.specifier for name in set(EXTRAS) - {"all"} for r in map(Requirement, EXTRAS[name])
     )
@@ -198,7 +199,8 @@ def test_workflows_cover_what_the_readme_promises():
     promised = [f"3.{minor}" for minor in range(int(low), int(high))]
     assert flows["tests"]["jobs"]["cpu"]["strategy"]["matrix"]["python"] == promised
     assert "schedule" in flows["weekly"][True]  # YAML reads the key `on` as true
-    assert set(flows["weekly"]["jobs"]) == {"newest", "sphinx", "torchtext", "studies", "links"}
+    weekly = {"newest", "sphinx", "torchtext", "peers", "studies", "links"}
+    assert set(flows["weekly"]["jobs"]) == weekly
 
 
 # ---- files --------------------------------------------------------------------------------------
@@ -245,7 +247,14 @@ def test_no_file_is_large_or_generated():
     files = tracked()
     large = [str(p) for p in files if p.stat().st_size > 1_500_000]
     assert not large, "vendored data is small"
-    bad = {"_build", "__pycache__", ".ipynb_checkpoints", ".venv", ".venv-torchtext"}
+    bad = {
+        "_build",
+        "__pycache__",
+        ".ipynb_checkpoints",
+        ".venv",
+        ".venv-torchtext",
+        ".venv-peers",
+    }
     assert not [p for p in files if bad & set(p.relative_to(ROOT).parts)]
     assert not [p for p in files if p.suffix in {".pkl", ".pickle", ".pt", ".pth"}], "no pickle"
 

@@ -13,7 +13,7 @@ from typing import Any
 from companion.cells.base import Cell, State, bind, flat_state, map_state
 from companion.cells.clockwork import ClockworkRNNCell
 from companion.cells.deltanet import DeltaNetCell
-from companion.cells.griffin import RGLRUCell
+from companion.cells.griffin import GriffinCell, RGLRUCell
 from companion.cells.gru import GRUCell
 from companion.cells.indrnn import IndRNNCell
 from companion.cells.initialize import spectral_radius
@@ -40,6 +40,7 @@ __all__ = [
     "ClockworkRNNCell",
     "DeltaNetCell",
     "GRUCell",
+    "GriffinCell",
     "IndRNNCell",
     "LRUCell",
     "LSTMCell",
@@ -115,6 +116,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "s4d": Architecture(S4DCell),
     "s4": Architecture(S4Cell),
     "rglru": Architecture(RGLRUCell),
+    "griffin": Architecture(GriffinCell),
     "linear_attention": Architecture(LinearAttentionCell),
     "linear_attention_sum": Architecture(LinearAttentionCell, {"normalize": False}),
     "retnet": Architecture(RetNetCell),

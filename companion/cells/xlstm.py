@@ -32,7 +32,7 @@ class MLSTMCell(MatrixCell):
         C_t &= f'_t C_{t-1} + i'_t k_t v_t^\top, \qquad n_t = f'_t n_{t-1} + i'_t k_t \\
         h_t &= o_t \odot \frac{C_t^\top q_t}{\max(|n_t^\top q_t|, e^{-m_t})}
 
-    with :math:`q_t = W_q x_t + b_q, k_t = W_k x_t / \sqrt d + b_k, v_t = W_v x_t + b_v,
+    with :math:`q_t = W_q x_t + b_q, k_t = (W_k x_t + b_k) / \sqrt d, v_t = W_v x_t + b_v,
     o_t = \sigma(W_o x_t + b_o), \tilde i_t = w_i^\top x_t + b_i`, and :math:`f_t` the sigmoid or
     exponential of :math:`w_f^\top x_t + b_f`. The stabilizer m, a running maximum, cancels: h is
     what the gates :math:`f_t` and :math:`i_t = e^{\tilde i_t}` give, and no exponential overflows.
@@ -54,7 +54,7 @@ class MLSTMCell(MatrixCell):
         (B, D), output h (B, H), state the triple of C (B, H·d), n (B, H) and m (B, heads).
 
     Source:
-        Beck et al. (2024); the authors' code (NX-AI/xlstm), which adds 1e-6 to
+        Beck et al. (2024); the authors' code (NX-AI/xlstm), which scales b_k too, adds 1e-6 to
         the divisor and starts b_f evenly from 3 to 6. There the gates read q, k and v, and a norm
         follows; here the gates read x, as in the paper.
 

@@ -96,7 +96,8 @@ class Backbone(nn.Module):
 
     A word is a name of ``companion.ARCHITECTURES`` or ``"attention"``: ``["gru"] * 4`` is a deep
     residual GRU, ``["attention"] * 4`` a Transformer decoder, and ``["sru", "attention"]`` a
-    hybrid. It is called as any recurrent layer is, and stands wherever a model of
+    hybrid; ``["griffin", "griffin", "attention"]``, with one ``kv_heads`` and a window, has the
+    mixers of Griffin. It is called as any recurrent layer is, and stands wherever a model of
     ``companion.models`` takes the name of a cell: ``LanguageModel(V, cell=["sru", "attention"])``.
 
     Args:

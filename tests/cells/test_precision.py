@@ -30,7 +30,7 @@ def slow(name):
     torch.manual_seed(0)
     layer = companion.Recurrence(name, H, H)
     with torch.no_grad():
-        if name == "rglru":
+        if name in ("rglru", "griffin"):
             layer.weight_gates_l0.zero_()
             layer.decay_l0.fill_(9.0)
         else:
@@ -42,7 +42,7 @@ def slow(name):
     return layer.bfloat16()
 
 
-@pytest.mark.parametrize("name", [*GATES, "rglru"])
+@pytest.mark.parametrize("name", [*GATES, "rglru", "griffin"])
 @pytest.mark.parametrize("how", ["bfloat16", "autocast"])
 def test_a_gate_near_1_is_not_rounded_to_it(name, how):
     """In bfloat16 σ(6.5) is 1: nothing would be written, and nothing forgotten."""
@@ -72,7 +72,7 @@ EXTREMES = [
     ("s4", {"order": 4}, "P", (0.0, 1e3)),
     ("lru", {}, "nu_log", FAR),
     ("lru", {}, "theta_log", (-200.0, 10.0, 200.0)),
-    ("rglru", {}, "decay", (-1e4, -100.0, 100.0, 1e4)),
+    *((name, {}, "decay", (-1e4, -100.0, 100.0, 1e4)) for name in ("rglru", "griffin")),
     *((name, {}, "bias_ih", (-1e4, 1e4)) for name in ("mingru", "mingru_positive", "minlstm")),
 ]
 
@@ -87,9 +87,11 @@ def test_no_weight_that_is_finite_gives_nan(name, options, weight, values):
         x = torch.randn(1, 40, 2).requires_grad_()
         found = []
         for form in (None, "loop"):
-            y, h = layer(x, form=form)
-            assert y.isfinite().all() and h.isfinite().all(), value
-            grads = torch.autograd.grad(y.sum() + h.sum(), [x, *layer.parameters()])
+            y, state = layer(x, form=form)
+            ends = flat_state(state)
+            assert all(t.isfinite().all() for t in (y, *ends)), value
+            total = y.sum() + sum(t.sum() for t in ends)
+            grads = torch.autograd.grad(total, [x, *layer.parameters()])
             assert all(g.isfinite().all() for g in grads), value
             found.append(y)
         scale = found[1].abs().max().item()

@@ -115,6 +115,20 @@ def test_words_are_repeated_and_have_options_of_their_own():
     assert Backbone(E, E, ["gru"]).input is None
 
 
+def test_griffin_is_two_recurrent_blocks_to_one_of_attention():
+    """Multi-query attention to a window: what is kept does not grow with what was read."""
+    options = {"attention": {"kv_heads": 1}, "griffin": {"width": 6, "heads": 2}}
+    net = backbone(["griffin", "griffin", "attention"], num_layers=2, options=options)
+    x = sequence()
+    whole, state = net(x)
+    sizes = [sum(s.numel() for s in part) for part in state]
+    assert sizes == [B * 6 + B * 3 * 6] * 2 + [2 * B * 3 * 4 + B * 3 + B] + sizes[3:]
+    assert sizes[:3] == sizes[3:]
+    more, state = net(sequence(2), state)
+    assert [sum(s.numel() for s in part) for part in state] == sizes
+    assert_close(net(torch.cat([x, sequence(2)], 1))[0], torch.cat([whole, more], 1))
+
+
 def test_dropout_acts_while_training_alone():
     net, x = backbone(["gru", "attention"], dropout=0.5), sequence()
     assert not torch.equal(net(x)[0], net(x)[0])
