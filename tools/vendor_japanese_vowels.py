@@ -10,12 +10,10 @@ depend on the machine. The packed bytes may, with another version of zlib.
 from __future__ import annotations
 
 import argparse
-import gzip
 import tempfile
-import zipfile
 from pathlib import Path
 
-from vendoring import digest, package, write
+from vendoring import digest, package, packed, tables, write
 
 VERSION = "1.6.0"
 SHA256 = "d05227086706f80111ac5fee8de4d5d3115bb3bcfd1c786c8629393055816409"
@@ -59,20 +57,6 @@ utterances in the first.
 """
 
 
-def utterances(table: str) -> list[str]:
-    """The lines after @data, each with its channels of equal length and a speaker."""
-    _, marker, rest = table.partition("@data\n")
-    lines = rest.splitlines()
-    if not marker or not lines:
-        raise SystemExit("JapaneseVowels: expected lines after @data")
-    for line in lines:
-        *channels, speaker = line.split(":")
-        lengths = {len(channel.split(",")) for channel in channels}
-        if len(channels) != CHANNELS or len(lengths) != 1 or speaker not in "123456789":
-            raise SystemExit(f"JapaneseVowels: expected {CHANNELS} channels, got {line[:60]}")
-    return lines
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("package", nargs="?", help="a file of the package that is already here")
@@ -80,28 +64,16 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = package(given, folder, f"aeon=={VERSION}", SHA256)
-        with zipfile.ZipFile(path) as wheel:
-            license = wheel.read(f"aeon-{VERSION}.dist-info/licenses/LICENSE").decode()
-            base = "aeon/datasets/data/JapaneseVowels/JapaneseVowels_"
-            parts = {
-                part: utterances(wheel.read(f"{base}{part.upper()}.ts").decode())
-                for part in ("train", "test")
-            }
-    if not license.startswith("BSD 3-Clause License"):
-        raise SystemExit("LICENSE: expected the BSD 3-Clause License")
-
-    packed = {
-        part: gzip.compress("".join(line + "\n" for line in lines).encode(), 9, mtime=0)
-        for part, lines in parts.items()
-    }
+        parts, license = tables(path, VERSION, "JapaneseVowels", CHANNELS, set("123456789"))
+    files = {part: packed(lines) for part, lines in parts.items()}
     lengths = [line.partition(":")[0].count(",") + 1 for lines in parts.values() for line in lines]
     note = SOURCE.format(
         total=len(lengths),
         version=VERSION,
         package=path.name,
         sha256=SHA256,
-        train=digest(packed["train"]),
-        test=digest(packed["test"]),
+        train=digest(files["train"]),
+        test=digest(files["test"]),
         n_train=len(parts["train"]),
         n_test=len(parts["test"]),
         channels=CHANNELS,
@@ -109,11 +81,11 @@ def main() -> None:
         longest=max(lengths),
     )
     TARGET.mkdir(parents=True, exist_ok=True)
-    for part, data in packed.items():
+    for part, data in files.items():
         write(TARGET / f"{part}.txt.gz", data)
     write(TARGET / "LICENCE", LICENCE.format(license=license).encode())
     write(TARGET / "SOURCE", note.encode())
-    sizes = ", ".join(f"{part} {len(data)} bytes" for part, data in packed.items())
+    sizes = ", ".join(f"{part} {len(data)} bytes" for part, data in files.items())
     print(f"{len(lengths)} utterances; {sizes}")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 
@@ -59,3 +61,44 @@ def package(
     if found != sha256:
         raise SystemExit(f"{path.name}: expected SHA-256 {sha256}, got {found}")
     return path
+
+
+def packed(lines: list[str]) -> bytes:
+    """Lines of text as gzip, with no time of packing."""
+    return gzip.compress("".join(line + "\n" for line in lines).encode(), 9, mtime=0)
+
+
+def tables(
+    wheel: Path, version: str, name: str, channels: int, classes: set[str]
+) -> tuple[dict[str, list[str]], str]:
+    """Two tables of the package aeon, each the lines after @data, and the package's license.
+
+    Stop unless every line has so many channels of one length and one of the classes, and the
+    license is the BSD one.
+
+    Args:
+        wheel: the package.
+        version: of it.
+        name: of the data set, a folder in aeon/datasets/data.
+        channels: of each line.
+        classes: what may stand last in a line.
+    """
+    base = f"aeon/datasets/data/{name}/{name}_"
+    with zipfile.ZipFile(wheel) as archive:
+        license = archive.read(f"aeon-{version}.dist-info/licenses/LICENSE").decode()
+        texts = {p: archive.read(f"{base}{p.upper()}.ts").decode() for p in ("train", "test")}
+    if not license.startswith("BSD 3-Clause License"):
+        raise SystemExit("LICENSE: expected the BSD 3-Clause License")
+    parts = {}
+    for part, text in texts.items():
+        _, marker, rest = text.partition("@data\n")
+        lines = rest.splitlines()
+        if not marker or not lines:
+            raise SystemExit(f"{name}: expected lines after @data")
+        for line in lines:
+            *values, label = line.split(":")
+            lengths = {len(channel.split(",")) for channel in values}
+            if len(values) != channels or len(lengths) != 1 or label not in classes:
+                raise SystemExit(f"{name}: expected {channels} channels, got {line[:60]}")
+        parts[part] = lines
+    return parts, license

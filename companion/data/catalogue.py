@@ -222,6 +222,28 @@ _HERE = [
         "both.",
     ),
     DataSet(
+        name="basic-motions",
+        task="classification of a sequence: motions of a wrist",
+        size="40 + 40 recordings of 100 frames, 6 channels, 4 classes, 169 kB packed",
+        license="BSD-3-Clause, that of the package; none of the data's own",
+        source="PyPI aeon 1.6.0, from the UEA archive",
+        kind="vendored",
+        files=(
+            DataFile(
+                "train.txt.gz",
+                "sha256:f2e6b0e8d2755820bf1679715b6712607244069ccb3f65e84338594c70ce0b50",
+            ),
+            DataFile(
+                "test.txt.gz",
+                "sha256:dfcb6aea0542d96fe9921ec5e63f2ab865d97251e760eb79ad12e8cdb8922fde",
+            ),
+        ),
+        loader=load_basic_motions,
+        citation="Bagnall et al. (2018), UEA archive",
+        notes="Ten frames a second. Small: one recording of the test is 2.5 per cent. Who is in "
+        "which part is not said.",
+    ),
+    DataSet(
         name="digits",
         task="images as sequences: rows, pixels, captions",
         size="1,797 images of 8 by 8 pixels, 10 classes",
@@ -267,18 +289,6 @@ _HERE = [
         package="num2words",
         citation="Savoir-faire Linux and the contributors of num2words",
         notes="Row n is the number n. number_names names other numbers, in other languages.",
-    ),
-    DataSet(
-        name="basic-motions",
-        task="classification of a sequence: motions of a wrist",
-        size="40 + 40 recordings of 100 frames, 6 channels, 4 classes",
-        license="none stated for the data; the package is under the BSD license",
-        source="PyPI aeon (or sktime), from the UEA archive",
-        kind="pip",
-        loader=load_basic_motions,
-        package="aeon",
-        citation="Bagnall et al. (2018), UEA archive",
-        notes="Small: one recording of the test is 2.5 per cent.",
     ),
 ]
 

