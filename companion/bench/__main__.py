@@ -10,13 +10,21 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch loads its th
 
 import torch
 
-from companion.bench import cells, gated, scaling, scan, seq2seq, streaming
+from companion.bench import cells, gated, linear, scaling, scan, seq2seq, streaming
 
-TABLES = {"cells": cells, "gated": gated, "scaling": scaling, "scan": scan, "seq2seq": seq2seq}
-TABLES["streaming"] = streaming
+TABLES = {
+    "cells": cells,
+    "gated": gated,
+    "linear": linear,
+    "scaling": scaling,
+    "scan": scan,
+    "seq2seq": seq2seq,
+    "streaming": streaming,
+}
 SMOKE: dict[str, list[tuple[int, ...]]] = {
     "cells": [(4, 9, 5, 8)],
     "gated": [(4, 9, 5, 6)],
+    "linear": [(2, 9, 4)],
     "scaling": [(16,)],
     "scan": [(2, 70, 3)],
     "seq2seq": [(4, 9, 6)],

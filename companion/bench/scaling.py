@@ -26,7 +26,19 @@ from companion.train.truncated import tensors_in
 GRID = [(256,), (1024,), (4096,), (16384,)]
 SIZE, HEADS = 128, 4
 SCORES = "attention, scores kept"
-LAYERS = ["rnn", "lstm", "gru", "sru", "qrnn", "attention", SCORES]
+LAYERS = [
+    "rnn",
+    "lstm",
+    "gru",
+    "sru",
+    "qrnn",
+    "s4d",
+    "mamba",
+    "retnet",
+    "rwkv7",
+    "attention",
+    SCORES,
+]
 LONGEST = {SCORES: 4096}  # its memory grows with the square
 
 

@@ -7,19 +7,20 @@ sequence at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from companion.cells.base import Cell, autocasting
+from companion.cells.base import Cell, autocasting, flat_sizes
 
 HALVES = (torch.float16, torch.bfloat16)  # too short for a running sum
 
 
 class Time(Protocol):
-    """The two things rows of different steps can do to each other.
+    """The two things rows of different steps can do to each other, and a scan that is read.
 
     What they return shares no memory with what they were given, nor with each other; its dtype is
     what the arguments' are promoted to. Thus a float32 state stays float32 under autocast. Where
@@ -56,8 +57,82 @@ class Time(Protocol):
             ValueError: if a shape does not fit.
         """
 
+    def select(
+        self,
+        dt: Tensor,
+        A: Tensor,
+        B: Tensor,
+        C: Tensor,
+        x: Tensor,
+        h0: Tensor,
+        exact: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """:func:`select` over rows: what a scan gives, read at once, so that none need be kept.
 
-class _Step:
+        Args:
+            dt, x: (N, V) for each row.
+            A: (V, n).
+            B, C: (N, n) for each row.
+            h0: (S, V·n) what each sequence starts from.
+            exact: as of :func:`select`.
+
+        Returns:
+            (N, V) every :math:`h_t C_t`, and (S, V·n) the last :math:`h` of each sequence.
+        """
+
+
+def select(
+    scan: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    x: Tensor,
+    h0: Tensor,
+    exact: bool = False,
+) -> tuple[Tensor, Tensor]:
+    r"""The selective state space :math:`h_t = e^{\Delta_t A} \odot h_{t-1} + \bar B_t x_t`, read.
+
+    Args:
+        scan: what runs a recurrence (…, V, n), as :meth:`Time.scan` does.
+        dt, x: (…, V), the step sizes and the inputs.
+        A: (V, n).
+        B, C: (…, n).
+        h0: as ``scan`` takes it.
+        exact: whether :math:`\bar B = (e^{\Delta A} - 1) A^{-1} B`; else it is :math:`\Delta B`.
+
+    Returns:
+        (…, V) every :math:`h_t C_t`, and the last h as ``scan`` gives it.
+    """
+    dt_A = dt.unsqueeze(-1) * A
+    scale = torch.expm1(dt_A) / A if exact else dt.unsqueeze(-1)
+    hs, end = scan(dt_A.exp(), scale * B.unsqueeze(-2) * x.unsqueeze(-1), h0)
+    return (hs.view(dt_A.shape) * C.unsqueeze(-2)).sum(-1), end
+
+
+class Selects:
+    """The operation :meth:`Time.select` of what has a scan over rows."""
+
+    def scan(self, a: Tensor, b: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def select(
+        self,
+        dt: Tensor,
+        A: Tensor,
+        B: Tensor,
+        C: Tensor,
+        x: Tensor,
+        h0: Tensor,
+        exact: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        def scan(a: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+            return self.scan(a.flatten(1), b.flatten(1), h)
+
+        return select(scan, dt, A, B, C, x, h0, exact)
+
+
+class _Step(Selects):
     """A single step: N = S rows, of which each is the whole of its sequence."""
 
     def shift(self, v: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,7 +225,9 @@ class LinearCell(Cell):
     - ``time.shift(v, first)`` gives every :math:`v_{t-1}`, with ``first`` for :math:`v_0`, and
       the last :math:`v_T`.
 
-    Nothing else waits: the same lines are one step, and all steps at once. What both give is
+    Nothing else waits: the same lines are one step, and all steps at once. Where each channel has
+    many numbers of state, which are added up as soon as they are known, ``time.select`` scans and
+    reads them and keeps none (see :func:`companion.cells.linear.select`). What all give is
     promoted: under autocast a float32 state stays float32, whatever v, a and b are.
 
     Example:
@@ -170,6 +247,10 @@ class LinearCell(Cell):
     """
 
     zoned = 0  # the output is a function of the state, or the cell has a zoneout of its own
+
+    def held(self) -> int:
+        """Numbers of state for each row of a block of steps: a scan gives all of them."""
+        return sum(flat_sizes(self.state_size))
 
     def along(self, u: Tensor, state: Any, time: Time) -> tuple[Tensor, Any]:
         """What happens along time.

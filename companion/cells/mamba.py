@@ -128,27 +128,26 @@ class MambaCell(LinearCell):
             a.copy_(torch.arange(1, self.slots + 1, dtype=a.dtype, device=a.device).log())
             nn.init.uniform_(stored_weight(self, "weight_dt"), -(self.low**-0.5), self.low**-0.5)
 
+    def held(self) -> int:
+        """What is read of the states; with ``"zoh"`` a scan gives them all."""
+        return super().held() if self.discretization == "zoh" else self.width
+
     def prepare(self, x: Tensor) -> Tensor:
         """Channels and gates, for all steps at once."""
         return F.linear(x, self.weight_ih, self.bias_ih)
 
     def along(self, u: Tensor, state: Any, time: Time) -> tuple[Tensor, Any]:
-        """The window, what it selects, one scan, the gate."""
+        """The window, what it selects, one scan that is read, the gate."""
         h, past = state
         x, z = u.chunk(2, -1)
         x, past = convolve(x, self.weight_conv, self.bias_conv, past, time)
         x = F.silu(x)
         low, B, C = F.linear(x, self.weight_x).split([self.low, self.slots, self.slots], -1)
-        dt = F.softplus(full(F.linear(low, self.weight_dt)) + full(self.bias_dt)).unsqueeze(-1)
+        dt = F.softplus(full(F.linear(low, self.weight_dt)) + full(self.bias_dt))
         A = -torch.exp(full(self.log_a)).clamp(min=1e-25)  # no decay at all: not 0 / 0 in "zoh"
-        dt_A = dt * A  # (N, V, slots)
-        if self.discretization == "zoh":
-            scale = torch.expm1(dt_A) / A
-        else:
-            scale = dt
-        b = scale * full(B).unsqueeze(-2) * full(x).unsqueeze(-1)
-        hs, end = time.scan(dt_A.exp().flatten(1), b.to(x.dtype).flatten(1), h)
-        y = (hs.view(dt_A.shape) * full(C).unsqueeze(-2)).sum(-1).to(x.dtype)
+        exact = self.discretization == "zoh"
+        y, end = time.select(dt, A, full(B), full(C), full(x), full(h), exact)
+        y = y.to(x.dtype)
         y = (y + self.skip * x) * F.silu(z)
         return F.linear(y, self.weight_ho, self.bias_ho), (end.to(h.dtype), past)
 

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from companion.cells.base import Cell, State, flat_sizes, flat_state, map_state
-from companion.cells.linear import HALVES, LinearCell, check_rows, full, shared, widest
+from companion.cells.base import Cell, State, flat_state, map_state
+from companion.cells.linear import HALVES, LinearCell, Selects, check_rows, full, shared, widest
 from companion.run.loop import as_stepped, chain, loop
 from companion.run.products import Products
 from companion.run.scan import scan_steps
+from companion.run.selective import Selective, suits
 from companion.run.tracing import hindered
 
 # numbers of prepare(x), or of states, in one block of steps, on a CPU. Smaller blocks lose time to
@@ -19,7 +20,7 @@ from companion.run.tracing import hindered
 BLOCK = 2**20
 
 
-class Packed:
+class Packed(Selects):
     """Time as packed rows have it (see ``plan.py``); scans run on a dense (T, S, K).
 
     A padded row has a = 1 and b = 0: it hands on what it gets, so that the last row of a dense
@@ -49,7 +50,8 @@ class Packed:
         check_rows("shift: v", v, self.N, first)
         first_rows = first.to(self.seen(first))
         if self.whole:
-            before, last = v[: len(v) - self.S], v[len(v) - self.S :].clone()
+            before, last = v.split([len(v) - self.S, self.S])  # back, two slices would be padded
+            last = last.clone()
         else:
             before, last = v[self.before], v[self.last]
         return torch.cat([first_rows, before]), last.to(widest(v.dtype, first.dtype))
@@ -60,10 +62,27 @@ class Packed:
         h, last = scan_steps(self.dense(a, 1.0), self.dense(b, 0.0), h0)
         return self.rows(h).to(widest(a.dtype, b.dtype, self.seen(h0))), last
 
+    def select(
+        self,
+        dt: Tensor,
+        A: Tensor,
+        B: Tensor,
+        C: Tensor,
+        x: Tensor,
+        h0: Tensor,
+        exact: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        if exact or not suits(dt, A, B, C, x, h0):
+            return super().select(dt, A, B, C, x, h0, exact)
+        # a padded row has dt = 0: it hands on what it gets
+        steps = [A if t is A else self.dense(t, 0.0) for t in (dt, A, B, C, x)]
+        y, h = Selective.apply(*steps, h0.unflatten(1, A.shape))
+        return self.rows(y), h.flatten(1)
+
     @staticmethod
-    def held(cell: Cell) -> int:
-        """Numbers of state for each row: a scan gives all of them."""
-        return sum(flat_sizes(cell.state_size))
+    def held(cell: Any) -> int:
+        """Numbers for each row beside those of ``prepare``, in a linear cell's block of steps."""
+        return int(cell.held())
 
     def seen(self, s: Tensor) -> torch.dtype:
         """What a state is between two steps of a block."""
@@ -111,19 +130,26 @@ def sweep(
     """
     if not sizes or not sizes[0]:
         return loop(cell, x, sizes, state)
-    with Products():
-        u = cell.prepare(x)
-    width = max(u.shape[1], time.held(cell), 1)
+    with torch.no_grad():
+        nothing = cell.prepare(x[:0])
+    width = max(nothing.shape[1], time.held(cell), 1)
     cut = blocks(sizes, width, BLOCK if x.device.type == "cpu" else float("inf"))
-    rows = u.split([sum(block) for block in cut])
+    rows = x.split([sum(block) for block in cut])
     dtypes = {s.dtype for s in flat_state(state)}
     short = not dtypes.isdisjoint(HALVES)
     half = dtypes.pop() if short and len(dtypes) == 1 else None
+
+    def advance(piece: tuple[Tensor, list[int]], s: State) -> tuple[Tensor, State]:
+        with Products():  # here, as what all steps need would be fetched anew from memory
+            u = cell.prepare(piece[0])
+        y, s = cell.along(u, s, time(piece[1], x.device, half))
+        return y, s
+
     outputs, after = chain(
-        lambda piece, s: cell.along(piece[0], s, time(piece[1], x.device, half)),
+        advance,
         list(zip(rows, cut, strict=True)),
         [block[0] for block in cut],
         map_state(full, state),  # rounded at the end, not where a block happens to end
     )
     y = torch.cat(outputs)
-    return as_stepped(cell, u, state, y, after) if short else (y, after)
+    return as_stepped(cell, nothing, state, y, after) if short else (y, after)
