@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from companion.commands.data import data
+from companion.commands.exercise import exercise
 from companion.commands.frame import (
     FAILED,
     OK,
@@ -44,6 +45,7 @@ Exit status: 0 all went well, 1 the command failed, 2 it was called wrongly, 130
 
 COMMANDS: dict[str, Callable[[Parser], None]] = {
     "data": data,
+    "exercise": exercise,
     "train": train,
     "evaluate": evaluate,
     "predict": predict,

@@ -1,0 +1,111 @@
+"""Every page as a reader has it: on a desktop, on a phone, in the dark, without a network."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from .conftest import MODES, SITE
+
+# a page that only leads to another is smaller
+PAGES = sorted(
+    str(p.relative_to(SITE))
+    for p in SITE.rglob("*.html")
+    if not {"_static", "_sources"} & set(p.relative_to(SITE).parts) and p.stat().st_size > 2000
+)
+# axe's rule -> why it may stay
+ALLOWED: dict[str, str] = {}
+# what the theme or an extension writes on the console, and why it may stay
+SPOKEN: dict[str, str] = {}
+FACTS = r"""() => ({
+  wanted: document.querySelectorAll('span.math, div.math').length,
+  set: document.querySelectorAll('span.math mjx-container, div.math mjx-container').length,
+  errors: document.querySelectorAll('mjx-merror, [data-mjx-error]').length,
+  alts: [...document.querySelectorAll('article img')]
+    .filter(i => !i.alt || /\.(png|svg|jpe?g)$/.test(i.alt)).map(i => i.src),
+  dead: [...document.querySelectorAll('img')]
+    .filter(i => i.complete && !i.naturalWidth).map(i => i.src),
+  wide: document.scrollingElement.scrollWidth - document.documentElement.clientWidth,
+})"""
+RUN = """() => axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'],
+  resultTypes: ['violations'], preload: false})"""
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe-core, from the installed package: no other host is asked for it."""
+    spec = find_spec("axe_playwright_python")
+    if spec is None or spec.origin is None:
+        pytest.skip("pip install axe-playwright-python")
+    return Path(spec.origin).with_name("axe.min.js").read_text(encoding="utf-8") + ";0"
+
+
+@pytest.fixture(scope="module", params=MODES)
+def tab(request, browser, site):
+    """One tab a mode: going on in it is twice as fast as a new one."""
+    context = browser.new_context(**MODES[request.param], reduced_motion="reduce")
+    page, bad = context.new_page(), []
+
+    def said(message) -> None:
+        if message.type in {"error", "warning"} and not any(s in message.text for s in SPOKEN):
+            bad.append(f"console: {message.text}")
+
+    page.on("console", said)
+    page.on("pageerror", lambda e: bad.append(f"script: {e}"))
+    page.on(
+        "requestfailed",
+        lambda r: "ERR_ABORTED" in (r.failure or "") or bad.append(f"failed: {r.url}"),
+    )
+    page.on("response", lambda r: r.status >= 400 and bad.append(f"{r.status}: {r.url}"))
+    page.on(
+        "request",
+        lambda r: r.url.startswith((site, "data:", "blob:")) or bad.append(f"other host: {r.url}"),
+    )
+    yield page, bad
+    context.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page(tab, site, axe, path):
+    page, bad = tab
+    bad.clear()
+    page.goto(f"{site}/{path}", wait_until="load")
+    page.evaluate("() => window.MathJax?.startup?.promise")
+    facts = page.evaluate(FACTS)
+    if facts["wanted"] != facts["set"] or facts["errors"]:
+        bad.append(
+            f"mathematics: {facts['set']} of {facts['wanted']} set, {facts['errors']} errors"
+        )
+    bad += [f"no alternative text: {s}" for s in facts["alts"]]
+    bad += [f"image not there: {s}" for s in facts["dead"]]
+    if facts["wide"] > 0:
+        bad.append(f"wider than the screen by {facts['wide']} px")
+    page.evaluate(axe)
+    for v in page.evaluate(RUN)["violations"]:
+        if v["id"] not in ALLOWED and v["impact"] in {"serious", "critical"}:
+            nodes = [[n["target"], n["html"][:160]] for n in v["nodes"][:3]]
+            shown = json.dumps(nodes, ensure_ascii=False)
+            bad.append(f"axe {v['id']} ({v['impact']}, {len(v['nodes'])} times): {shown}")
+    assert not bad, "\n".join(bad)
+
+
+def test_search_finds_a_name(tab, site):
+    page, bad = tab
+    bad.clear()
+    page.goto(f"{site}/search.html?q=peephole", wait_until="load")
+    page.wait_for_selector("ul.search li a")
+    found = [a.get_attribute("href") for a in page.query_selector_all("ul.search li a")]
+    assert any("lstm_variants" in href for href in found), found
+
+
+def test_dark_is_dark(browser, site):
+    context = browser.new_context(**MODES["dark"])
+    page = context.new_page()
+    page.goto(f"{site}/book/intro.html", wait_until="load")
+    color = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    channels = [float(c) for c in color[color.index("(") + 1 : -1].split(",")[:3]]
+    context.close()
+    assert sum(channels) / 3 < 80, color
