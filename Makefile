@@ -123,6 +123,12 @@ lint: $(VENV)/.ok ## ruff, mypy, codespell, normal form of the notebooks, workfl
 unit: $(VENV)/.ok ## unit tests and doctests alone
 	$(PYTEST) -n $(JOBS) --doctest-modules companion tests
 
+# `make test` runs the same where Chromium is installed; here its absence is a failure.
+.PHONY: browser
+browser: book ## every page and every live picture in headless Chromium: desktop, phone, dark
+	@$(call say,Every page in Chromium)
+	COMPANION_SITE=_build/html COMPANION_BROWSER=1 $(PYTEST) -n $(JOBS) tests/browser
+
 .PHONY: coverage
 coverage: $(VENV)/.ok ## unit tests with the package's coverage
 	$(PYTEST) -n $(JOBS) --cov=companion --cov-report=term-missing tests
