@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from companion.models import LanguageModel
+from companion.models import AttentionDecoder, Encoder, LanguageModel, Seq2Seq
 from companion.train import load_weights, read_config
 
 ROOT = Path(__file__).parents[1]
@@ -225,8 +225,15 @@ def test_a_checkpoint_is_small_and_says_what_made_it(path):
     assert path.with_suffix(".py").is_file(), "the script that made it stands beside it"
     assert path.stat().st_size <= 300_000
     config = read_config(path)
-    model = LanguageModel(**config["model"])
+    model: torch.nn.Module
+    if "model" in config:
+        model = LanguageModel(**config["model"])
+        assert len(config["characters"]) == config["model"]["vocab_size"]
+    else:
+        parts = Encoder(**config["encoder"]), AttentionDecoder(**config["decoder"])
+        model = Seq2Seq(*parts, config["bos"], config["eos"])
+        assert len(config["letters"]) == config["encoder"]["vocab_size"]
+        assert len(config["phonemes"]) + 2 == config["decoder"]["vocab_size"]
     assert load_weights(model, path) == config
-    assert len(config["characters"]) == config["model"]["vocab_size"]
-    assert model.embedding.weight.dtype == torch.float32
+    assert {w.dtype for w in model.parameters()} == {torch.float32}
     assert all(w.isfinite().all() for w in model.parameters())

@@ -1,4 +1,4 @@
-"""The built site in a real browser: Debian's or any other Chromium, with no other host in reach."""
+"""The built site in a real browser, Chromium, with no other host in reach."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def browser():
     """A headless Chromium that reaches nothing but this machine."""
     if CHROMIUM is None:
         if os.environ.get("COMPANION_BROWSER"):  # `make browser` asked for it
-            pytest.fail("Chromium is not installed (apt install chromium, or CHROMIUM=/path/to/it)")
+            pytest.fail(
+                "Chromium is not installed (apt install chromium, or CHROMIUM=/path/to/it)"
+            )
         pytest.skip("Chromium is not installed (apt install chromium, or CHROMIUM=/path/to/it)")
     api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     with api.sync_playwright() as p:
