@@ -1,4 +1,5 @@
-"""Study: what decays are for: retention with other decays and with none, RWKV-4 with one decay.
+"""Study: what decays are for: retention with other decays and with none, RWKV-4 with one decay
+or slow ones.
 
 The networks, the text and the steps are those of ``rwkv_text.py``.
 """
@@ -22,6 +23,8 @@ from companion.reproduce import deterministic
 SEEDS = range(5)
 ONE = 8.0  # steps: the half-life with which all channels start
 CAPS = (1, 4, 16, 64)  # steps
+SHORTEST, LONGEST = 4.0, 100.0  # steps: the half-lives of "slow" and "neither"
+RWKVS = ("rwkv", "unshifted", "one", "fixed", "slow", "neither")
 FAST = 1  # 1 − 2^−(1 + h): half-lives of 1 to 11 steps
 
 
@@ -119,14 +122,19 @@ def one_seed(seed: int) -> dict[str, float]:
         model = built(kind, seed)
         train(model, RATES[name], seed)
         values[name] = surprisal(model, tokens()[1])
-    for name in ("rwkv", "unshifted", "one"):
+    for name in RWKVS:
         model = built(RWKVCell, seed)
         with torch.no_grad():
             for m in layers(model):
-                if name == "unshifted":
+                if name in ("unshifted", "neither"):
                     m.mix_l0.fill_(1.0).requires_grad_(False)
                 if name == "one":
                     m.log_rate_l0.fill_(math.log(math.log(2) / ONE))
+                if name in ("slow", "neither"):  # in log half-life at equal distances
+                    low, high = (math.log(math.log(2) / n) for n in (LONGEST, SHORTEST))
+                    m.log_rate_l0.copy_(torch.linspace(low, high, E))
+                if name in ("fixed", "slow", "neither"):
+                    m.log_rate_l0.requires_grad_(False)
         start = half_lives(model)
         train(model, MIXERS["rwkv4"][2], seed)
         values[name] = surprisal(model, tokens()[1])
@@ -151,7 +159,9 @@ if __name__ == "__main__":
         f"{BLOCKS} blocks, E = {E}, {STEPS} steps, equal weights. Retention in {HEADS} heads with "
         "half-lives of 22 to 177 steps, of 1 to 11, or without a decay, each with its turns or "
         "without. Linear attention with a token shift. RWKV-4 as it is, without the token shift, "
-        f"and with a half-life of {ONE:g} steps in every channel at the start.",
+        f"and with a half-life of {ONE:g} steps in every channel at the start; with half-lives "
+        f"fixed where they start, and fixed from {SHORTEST:g} to {LONGEST:g} steps, with the "
+        "token shift and without it.",
         one_seed,
         SEEDS,
         {
@@ -168,6 +178,9 @@ if __name__ == "__main__":
             "rwkv": ("RWKV-4", "bits"),
             "unshifted": ("RWKV-4 without the token shift", "bits"),
             "one": ("RWKV-4, all half-lives equal at the start", "bits"),
+            "fixed": ("RWKV-4, half-lives fixed where they start", "bits"),
+            "slow": (f"RWKV-4, half-lives fixed from {SHORTEST:g} to {LONGEST:g}", "bits"),
+            "neither": ("the same without the token shift", "bits"),
             "moved": "median size of the change of a half-life in training, as log2 of the factor",
             "alike": "Spearman's correlation of half-lives before and after training",
             "one_low": (
