@@ -144,7 +144,8 @@ class MambaCell(LinearCell):
         x = F.silu(x)
         low, B, C = F.linear(x, self.weight_x).split([self.low, self.slots, self.slots], -1)
         dt = F.softplus(full(F.linear(low, self.weight_dt)) + full(self.bias_dt))
-        A = -torch.exp(full(self.log_a)).clamp(min=1e-25)  # no decay at all: not 0 / 0 in "zoh"
+        # neither no decay at all nor an infinite one: 0 / 0 in "zoh", or 0 · ∞ where dt is 0
+        A = -torch.exp(full(self.log_a).clamp(-57.0, 57.0))
         exact = self.discretization == "zoh"
         y, end = time.select(dt, A, full(B), full(C), full(x), full(h), exact)
         y = y.to(x.dtype)

@@ -14,6 +14,7 @@ from torch import Tensor
 from companion.cells.base import CASTABLE, autocasting
 from companion.cells.linear import HALVES, promoted
 from companion.checks import check_flag
+from companion.run.products import is_batched
 from companion.run.scan_forms import FORMS, kept, loop_backward, pick, run
 from companion.run.tracing import is_old_batched, is_traced
 
@@ -180,7 +181,7 @@ class Scan(torch.autograd.Function):
             d_last = dh.new_zeros(a.shape[1:])
         if not len(dh):
             return dh, dh, d_last, None, None
-        if not (torch.is_grad_enabled() or _is_batched(dh, d_last) or is_traced()):
+        if not (torch.is_grad_enabled() or any(map(is_batched, (dh, d_last))) or is_traced()):
             da, d, dh0 = _derived(ctx, a, b, h0, states, dh, d_last)
         else:  # create_graph=True, a batch of gradients, or a backward alone that is recorded
             if b is not None:

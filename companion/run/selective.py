@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from companion.cells.linear import select, unrounded
+from companion.run.products import is_batched
 from companion.run.scan import scan_steps
 from companion.run.scan_forms import pick, run
 from companion.run.tracing import is_old_batched, is_traced
 
 LIVE = 2**18  # numbers of state in a block, of which the backward holds three
+LEAST = 4  # steps of a block, however wide: of all states at most one in so many is kept
 
 
 def suits(*tensors: Tensor) -> bool:
@@ -75,7 +77,7 @@ class Selective(torch.autograd.Function):
         dt, A, B, C, x, h0, starts = ctx.saved_tensors
         dy, d_last = grads
         with unrounded(starts):
-            if torch.is_grad_enabled() or any(map(is_old_batched, grads)):
+            if torch.is_grad_enabled() or any(map(is_batched, grads)) or is_traced():
                 return _recorded(ctx, (dt, A, B, C, x, h0), grads)
             return _derived(dt, A, B, C, x, starts, dy, d_last)
 
@@ -118,9 +120,10 @@ def _derived(
 
 def _recorded(ctx: Any, inputs: tuple[Tensor, ...], grads: tuple[Tensor, ...]) -> Any:
     """The gradients with a graph of their own, for gradients of gradients and batches of them."""
-    needed = [t for t, needs in zip(inputs, ctx.needs_input_grad, strict=True) if needs]
     with torch.enable_grad():
-        dt, A, B, C, x, h0 = inputs
+        alias = [t.view_as(t) for t in inputs]  # one may depend on another: these do not
+        needed = [t for t, needs in zip(alias, ctx.needs_input_grad, strict=True) if needs]
+        dt, A, B, C, x, h0 = alias
         outputs = select(scan_steps, dt, A, B, C, x, h0)
         found = iter(
             torch.autograd.grad(outputs, needed, grads, create_graph=True, allow_unused=True)
@@ -146,7 +149,7 @@ def _rows_last(t: Tensor) -> Tensor:
 def _scratch(dt: Tensor, rates: Tensor, many: int) -> Tensor:
     """Room for so many times the states of a block."""
     T, S = dt.shape[:2]
-    length = min(T, max(1, LIVE // (S * rates.numel())))
+    length = min(T, max(LEAST, LIVE // (S * rates.numel())))
     return dt.new_empty(many, length, S, *rates.shape)
 
 

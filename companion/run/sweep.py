@@ -130,8 +130,7 @@ def sweep(
     """
     if not sizes or not sizes[0]:
         return loop(cell, x, sizes, state)
-    with torch.no_grad():
-        nothing = cell.prepare(x[:0])
+    nothing = cell.prepare(x[:0])  # with a graph: autocast may keep a cast (pytorch#112583)
     width = max(nothing.shape[1], time.held(cell), 1)
     cut = blocks(sizes, width, BLOCK if x.device.type == "cpu" else float("inf"))
     rows = x.split([sum(block) for block in cut])

@@ -235,3 +235,16 @@ def test_without_decay_both_ways_are_a_sum(form):
     torch.testing.assert_close(y, euler(x, form=form)[0])
     y.sum().backward()
     assert all(p.grad.isfinite().all() for p in held.parameters())
+
+
+@pytest.mark.parametrize("discretization", ["euler", "zoh"])
+def test_a_decay_beyond_all_numbers_forgets_all(discretization):
+    """A = −e^200 is −∞ in float32; what is padded with Δ = 0 hands on its state all the same."""
+    torch.manual_seed(0)
+    layer, x = companion.Mamba(3, 4, discretization=discretization), torch.randn(2, 20, 3)
+    with torch.no_grad():
+        layer.log_a_l0.fill_(200.0)
+    found, expected = (layer(x, lengths=[20, 12], form=form) for form in ("scan", "loop"))
+    torch.testing.assert_close(found, expected)
+    (found[0].sum() + found[1][0].sum()).backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())

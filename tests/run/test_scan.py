@@ -398,6 +398,19 @@ def test_function_transforms(form, small):
 
 
 @every_form
+def test_vmap_of_a_backward_alone(form, small):
+    inputs = draw(2, 60)
+    h, _ = scan(*inputs, form=form)
+
+    def backward(dh):
+        return torch.autograd.grad(h, inputs, dh, retain_graph=True)
+
+    dh = torch.randn(3, *h.shape, dtype=h.dtype)
+    expected = map(torch.stack, zip(*map(backward, dh), strict=True))
+    assert_close(torch.func.vmap(backward)(dh), tuple(expected))
+
+
+@every_form
 def test_a_backward_may_be_repeated(form, small):
     inputs = draw(2, 8)
     h, _ = scan(*inputs, form=form)

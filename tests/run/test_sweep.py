@@ -229,6 +229,19 @@ def test_autocast_keeps_the_running_state_in_float32(monkeypatch, block, kind, o
     assert all(s.dtype == torch.float32 for s in found[0][1:])
 
 
+def test_what_is_prepared_always_has_a_graph(monkeypatch):
+    """Of weights cast without one, older autocasts keep none for later casts (pytorch#112583)."""
+    modes, prepare = [], Both.prepare
+
+    def noted(self, x):
+        modes.append(torch.is_grad_enabled())
+        return prepare(self, x)
+
+    monkeypatch.setattr(Both, "prepare", noted)
+    companion.Recurrence(Both, 3, 4)(torch.randn(2, 7, 3), form="scan")
+    assert modes and all(modes)
+
+
 def flat(result):
     """Output and state in one tuple."""
     y, state = result
