@@ -16,14 +16,13 @@ import torch
 from companion.bench import linear
 from companion.look import write_study
 
-ROUNDS, SECONDS = range(5), 1.0
-THREADS = min(2, os.cpu_count() or 1)
+ROUNDS, SECONDS, THREADS = range(5), 0.3, 1
 
 if __name__ == "__main__":
     torch.set_num_threads(THREADS)
     path = write_study(
         __file__,
-        f"A training step of one layer on the CPU, {THREADS} threads, float32: ratios of median "
+        f"A training step of one layer on the CPU, {THREADS} thread, float32: ratios of median "
         f"times of candidates that took turns for {SECONDS:g} s and at least {linear.LEAST} "
         f"times, and peak memory as the allocator's log gives it. One value a round; what stands "
         f"under seeds are the rounds, whose numbers seed weights and inputs.",

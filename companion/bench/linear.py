@@ -22,7 +22,7 @@ GRID = [(4, 512, 128), (4, 1024, 128), (4, 4096, 128)]
 LAYERS = (
     "s4d lru mingru rglru mamba mamba2 retnet linear_attention deltanet mlstm rwkv4 rwkv7"
 ).split()
-LEAST = 3  # turns; a loop takes seconds
+LEAST = 2  # turns; a loop takes seconds
 SLOTS, HEADS = 16, 2  # what our layers have where nothing is said
 
 
