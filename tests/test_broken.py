@@ -117,6 +117,15 @@ def test_export_may_leave_the_batch_open(kind):
     assert_close(program.module()(other)[0], layer(other)[0], 1e-6)
 
 
+@pytest.mark.skipif(
+    not hasattr(torch.compiler, "is_exporting"), reason="this torch does not say that it exports"
+)
+def test_export_of_lengths_is_refused_by_name():
+    args = torch.zeros(5, 2, D), None
+    with pytest.raises(ValueError, match="lengths, reset: expected None under torch.export"):
+        torch.export.export(companion.GRU(D, H), args, {"lengths": torch.tensor([5, 3])})
+
+
 def test_a_pair_may_come_in_a_list_as_in_torch():
     lstm, cell, x = companion.LSTM(D, H), LSTMCell(D, H), torch.randn(5, 2, D)
     h, c = torch.randn(1, 2, H), torch.randn(1, 2, H)

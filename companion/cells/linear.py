@@ -67,7 +67,8 @@ class _Step:
 
     def scan(self, a: Tensor, b: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
         check_rows("scan: b", b, h0.shape[0], h0)
-        a, b, h0 = promoted(shared(a, b), b, h0)
+        shared(a, b)  # for its check alone: a product spreads a, and expand of complex numbers is
+        a, b, h0 = promoted(a, b, h0)  # more than ONNX has
         if b.dtype in HALVES:
             h = (a.float() * h0.float() + b.float()).to(b.dtype)
         else:

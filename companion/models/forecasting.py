@@ -14,6 +14,7 @@ from companion.cells.base import check_tensor
 from companion.checks import check_flag, check_number, check_sizes
 from companion.models.parts import Layers, layers, mean, valid_steps
 from companion.models.pooling import pool_last
+from companion.run.tracing import is_exported
 
 __all__ = ["Forecaster", "forecasting_objective", "pinball_loss"]
 
@@ -133,9 +134,9 @@ class Forecaster(nn.Module):
         Raises:
             TypeError, ValueError: if an argument has the wrong type, shape, dtype or device.
         """
-        check_past(past, self.horizon.columns, self.output.weight)
+        check_past(past, self.horizon.columns, next(self.parameters(), None))
         valid = valid_steps(lengths, past.shape[0], past.shape[1], past.device)
-        if len(past) and not bool(valid.any(1).all()):
+        if not is_exported() and len(past) and not bool(valid.any(1).all()):
             raise ValueError("lengths: expected at least 1 row of the past, got a length of 0")
         y, _ = self.recurrence(past, lengths=lengths)
         pooled = pool_last(y, valid, self.recurrence.directions)

@@ -14,6 +14,7 @@ from companion.cells.noise import check_probability
 from companion.layers import Recurrence
 from companion.models.backbone import Backbone
 from companion.run.plan import check_lengths
+from companion.run.tracing import is_exported
 
 __all__ = [
     "Layers",
@@ -73,7 +74,7 @@ def check_tokens(
     if valid is not None:
         tokens = tokens.masked_fill(~valid, 0)
     # torch's own embedding says "index out of range in self", or stops the GPU for good
-    if tokens.numel() and not tokens.is_meta:
+    if tokens.numel() and not tokens.is_meta and not is_exported():
         low, high = (int(v) for v in tokens.aminmax())
         if low < 0 or high >= vocab_size:
             raise ValueError(

@@ -36,7 +36,7 @@ def pool_last(y: Tensor, valid: Tensor, directions: int = 1) -> Tensor:
         return y.sum(1)
     half = y.shape[2] // directions
     last = (valid.sum(1) - 1).clamp(min=0)
-    forward = y[torch.arange(len(y), device=y.device), last, :half]
+    forward = y[torch.arange(y.shape[0], device=y.device), last, :half]
     return torch.cat([forward, y[:, 0, half:]], 1)
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from companion.cells.base import State, map_state
+from companion.run.tracing import is_exported
 
 CPU = torch.device("cpu")  # plans are made there, whatever the default device is
 
@@ -113,6 +114,11 @@ def plan_ragged(
     """
     if T == 0:
         return plan_whole(0, B)
+    if is_exported():
+        raise ValueError(
+            "lengths, reset: expected None under torch.export, which knows no values by which to "
+            "sort rows; companion.export.to_onnx(..., lengths=True) leaves lengths open"
+        )
     if lengths is None:
         lengths = torch.full((B,), T, device=CPU)
     cut = torch.zeros(B, T, dtype=torch.bool, device=CPU)
@@ -183,6 +189,8 @@ def check_lengths(lengths: Any, B: int, T: int, batched: bool) -> Tensor | None:
         n = n.unsqueeze(0)
     if n.shape != (B,):
         raise ValueError(f"lengths: expected shape ({B},), one for each row, got {tuple(n.shape)}")
+    if is_exported():
+        return n.long()
     n = n.detach().cpu().long()
     if B and not (0 <= int(n.min()) and int(n.max()) <= T):
         raise ValueError(

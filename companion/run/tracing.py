@@ -19,6 +19,11 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or torch._C._is_tracing() or _is_proxied()
 
 
+def is_exported() -> bool:
+    """Whether ``torch.export`` records: no value is known, and none can be checked."""
+    return bool(getattr(torch.compiler, "is_exporting", lambda: False)())
+
+
 def hindered(cell: Cell) -> str | None:
     """Why no form that rearranges time can run this cell now, or ``None``."""
     if cell._mask is not None:
