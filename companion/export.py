@@ -57,7 +57,7 @@ def to_onnx(
         lengths: whether the file takes the lengths of the rows, int64 (B,), as well.
         int8: whether matrices are stored in 8 bits, with one scale for each output unit (of a
             recurrence: of each unit of a gate). A runtime reads them as float32: a quarter of the
-            room, and the same speed.
+            room; long sequences are as fast, single steps slower.
         example: an input, where the model does not say by ``input_size`` or ``vocab_size`` what
             it takes; batch first.
 
