@@ -20,7 +20,7 @@ from companion.checks import check_flag
 from companion.layers import Recurrence
 from companion.onnx_exporter import Names, exported
 from companion.onnx_graphs import finish, with_int8, with_scans
-from companion.onnx_parts import Update, freeze, prepared
+from companion.onnx_parts import Update, freeze, ours, prepared
 from companion.onnx_stream import OnnxStream
 from companion.quantize import quantized
 from companion.train.storage import write_bytes
@@ -49,15 +49,16 @@ def to_onnx(
     operators of that name, every other cell a Scan around its update.
 
     Args:
-        model: a recurrent layer, a model of ``companion.models``, or a module made of such; one
-            without a state of its own starts from the initial one.
+        model: a recurrent layer of this package or of torch.nn, a model of ``companion.models``,
+            or a module made of such; one without a state of its own starts from the initial one.
         path: of the file; what is there is replaced when the new one is whole.
         form: ``"sequence"``: ``model(x)``, the whole sequence; ``"step"``: ``model.step(x_t)``,
             one step, without a dimension of time.
         lengths: whether the file takes the lengths of the rows, int64 (B,), as well.
-        int8: whether matrices are stored in 8 bits, with one scale for each output unit (of a
-            recurrence: of each unit of a gate). A runtime reads them as float32: a quarter of the
-            room, and the same speed.
+        int8: whether the matrices of products, and embeddings, are stored in 8 bits, with one
+            scale for each output unit (of a recurrence: of each unit of a gate); decays and what
+            has under 1024 numbers are not. A runtime reads them as float32: a quarter of the
+            room; long sequences are as fast, single steps slower.
         example: an input, where the model does not say by ``input_size`` or ``vocab_size`` what
             it takes; batch first.
 
@@ -68,6 +69,7 @@ def to_onnx(
         TypeError, ValueError: if an argument has the wrong type or value, or the model does
             something that ONNX has no form for.
         ImportError: if the packages of the extra ``export`` are missing.
+        OSError: if the file cannot be written there.
         RuntimeError: if torch is older than 2.8.
 
     Shapes:
@@ -80,15 +82,28 @@ def to_onnx(
         >>> to_onnx(companion.GRU(3, 4), path).inputs
         ('input', 'state_0')
     """
+    file = _file(path)
     _check(model, form, lengths, int8, example)
-    model = copy.deepcopy(model).cpu().float().eval()
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        names, proto = _made(model, form, lengths, int8, example)
+    _write(file, proto)
+    return names
+
+
+def _made(
+    model: Any, form: str, lengths: bool, int8: bool, example: Tensor | None
+) -> tuple[Names, Any]:
+    """The names, and what is written."""
+    model = ours(copy.deepcopy(model)).cpu().float().eval()
     for module in list(model.modules()):
         if isinstance(module, Recurrence):
             freeze(module)
     call: Any = model.step if form == "step" else model.forward
     name = next(iter(inspect.signature(call).parameters))
-    state = model.initial_state(B) if hasattr(model, "initial_state") else ()  # type: ignore[operator]
     x, open_sizes = _example(model, form, example)
+    rows = next(d for d, size in open_sizes.items() if size.__name__ == "batch")
+    n = x.shape[rows]
+    state = model.initial_state(n) if hasattr(model, "initial_state") else ()
     parts = _flat(state)
     names = Names(
         (name, *(["lengths"] if lengths else []), *(f"state_{k}" for k in range(len(parts)))),
@@ -102,16 +117,15 @@ def to_onnx(
         model, updates = prepared(model)
     proto = exported(
         _Flat(model, form, state, lengths),
-        (x, *([torch.full((B,), T)] if lengths else []), *parts),
+        (x, *([torch.full((n,), x.shape[1 - rows])] if lengths else []), *parts),
         [open_sizes, *([{0: batch}] if lengths else []), *({a: batch} for a in axes)],
         names,
     )
     with_scans(proto, lambda k, ragged: _body(updates[k], ragged))
     if int8:
         with_int8(proto)
-    about = {"form": form, "axes": axes, "initial": starts}
-    _write(Path(path), finish(proto, json.dumps(about)))
-    return names
+    about = {"form": form, "rows": rows, "axes": axes, "initial": starts}
+    return names, finish(proto, json.dumps(about))
 
 
 class _Flat(nn.Module):
@@ -169,15 +183,23 @@ def _example(model: Any, form: str, example: Tensor | None) -> tuple[Tensor, dic
     time_first = isinstance(model, Recurrence) and not model.batch_first
     axes = {0: batch} if step else {0: time, 1: batch} if time_first else {0: batch, 1: time}
     if example is not None:
-        return example, axes
+        if example.dim() < len(axes):
+            raise ValueError(
+                f"example: expected at least {len(axes)} dimensions, got {tuple(example.shape)}"
+            )
+        x = example.detach().cpu()
+        for axis in axes:  # the exporter takes a size of 1 for one that is always 1
+            x = torch.cat([x, x], axis) if x.shape[axis] == 1 else x
+        return x.float() if x.is_floating_point() else x, axes
     lead = (B,) if step else (T, B) if time_first else (B, T)
+    new: dict[str, Any] = {"device": "cpu"}  # whatever the default is
     if hasattr(model, "vocab_size"):
-        return torch.zeros(lead, dtype=torch.int64), axes
+        return torch.zeros(lead, **new, dtype=torch.int64), axes
     if hasattr(model, "vocab_sizes"):
         tail = (len(model.vocab_sizes),) if model.features else ()
-        return torch.zeros((*lead, *tail), dtype=torch.int64), axes
+        return torch.zeros((*lead, *tail), **new, dtype=torch.int64), axes
     size = model.horizon.columns if hasattr(model, "horizon") else model.input_size
-    return torch.zeros(*lead, size), axes
+    return torch.zeros(*lead, size, **new, dtype=torch.float32), axes
 
 
 def _open(name: str) -> Any:
@@ -201,6 +223,18 @@ def _body(update: Update, ragged: bool) -> Any:
     )
 
 
+def _file(path: Any) -> Path:
+    """The path of a file that can be there."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path: expected the path of a file, got {type(path).__name__}")
+    file = Path(path)
+    if file.is_dir():
+        raise IsADirectoryError(f"path: expected the path of a file, got the folder {file}")
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"path: there is no folder {file.parent}")
+    return file
+
+
 def _check(model: Any, form: Any, lengths: Any, int8: Any, example: Any) -> None:
     """Raise for what is no model that can be written so, or where a package is missing."""
     if not isinstance(model, nn.Module):
@@ -211,7 +245,8 @@ def _check(model: Any, form: Any, lengths: Any, int8: Any, example: Any) -> None
     check_flag("int8", int8)
     if example is not None and not isinstance(example, Tensor):
         raise TypeError(f"example: expected a tensor, got {type(example).__name__}")
-    if form == "step" and (lengths or not hasattr(model, "step")):
+    steps = hasattr(model, "step") or isinstance(model, nn.RNNBase)
+    if form == "step" and (lengths or not steps):
         what = "lengths: one step has none" if lengths else f"{type(model).__name__} has no step"
         raise ValueError(f'form: expected "sequence", got "step"; {what}')
     for module in model.modules():
@@ -236,7 +271,7 @@ def _check(model: Any, form: Any, lengths: Any, int8: Any, example: Any) -> None
 
 
 def _write(path: Path, proto: Any) -> None:
-    partial = path.with_name(f".{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         write_bytes(partial, proto.SerializeToString())
         os.replace(partial, path)

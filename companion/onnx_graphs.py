@@ -14,6 +14,8 @@ __all__ = ["finish", "with_int8", "with_scans"]
 
 FLOAT, INT64 = 1, 7  # as ONNX numbers its types
 LEAST = 1024  # entries of a matrix that is worth a scale for each row
+# what reads a matrix as one; decays and the like, which one multiplies by, stay as they are
+PRODUCTS = ("MatMul", "Gemm", "Gather", "Transpose", "RNN", "LSTM", "GRU")
 
 
 def with_scans(model: Any, body: Callable[[int, bool], Any]) -> Any:
@@ -60,14 +62,16 @@ def with_int8(model: Any) -> Any:
     for graph in _graphs(model.graph):
         rows = {}  # the dimension of the output units: a MatMul has them behind, a Gemm in front
         for node in graph.node:
-            behind = node.op_type == "MatMul"
-            rows.update(dict.fromkeys(node.input, -1 if behind else -2))
+            if node.op_type in PRODUCTS:
+                behind = node.op_type == "MatMul"
+                rows.update(dict.fromkeys(node.input, -1 if behind else -2))
         kept, new = [], []
         for tensor in graph.initializer:
-            if tensor.data_type != FLOAT or len(tensor.dims) < 2 or math.prod(tensor.dims) < LEAST:
+            small = len(tensor.dims) < 2 or math.prod(tensor.dims) < LEAST
+            if tensor.data_type != FLOAT or small or tensor.name not in rows:
                 kept.append(tensor)
                 continue
-            parts, node = _quantized(tensor, len(tensor.dims) + rows.get(tensor.name, -2))
+            parts, node = _quantized(tensor, len(tensor.dims) + rows[tensor.name])
             kept.extend(parts)
             new.append(node)
         nodes = list(graph.node)

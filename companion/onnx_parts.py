@@ -8,6 +8,7 @@ cell, exported by itself, is put into its place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from companion.cells import Cell, GRUCell, LSTMCell, RNNCell, State, flat_state
 from companion.cells.base import flat_sizes
+from companion.exchange import from_torch
 from companion.gates import convert_gates
 from companion.layers import Recurrence
 
@@ -49,6 +51,8 @@ class OnnxRecurrence(nn.Module):
         """The whole sequence, as :meth:`companion.Recurrence.forward`."""
         if reset is not None:
             raise ValueError("reset: not in an ONNX file; begin anew with the initial state")
+        if x.dim() != 3:
+            raise ValueError(f"expected an input of 3 dimensions, got {tuple(x.shape)}")
         x = x.transpose(0, 1) if self.batch_first else x
         if state is None:
             state = self.layer.initial_state(x.shape[1])
@@ -219,6 +223,13 @@ def freeze(layer: Recurrence) -> None:
     layer.__dict__["_lend"] = frozen
 
 
+def ours(module: Any) -> Any:
+    """The module with recurrences of this package for those of torch.nn, which fix T."""
+    if isinstance(module, nn.RNNBase):
+        return from_torch(module)
+    return _each(module, ours)
+
+
 def prepared(model: nn.Module) -> tuple[nn.Module, list[Update]]:
     """The model with every recurrence replaced, and the updates its placeholders stand for."""
     updates: list[Update] = []
@@ -226,8 +237,16 @@ def prepared(model: nn.Module) -> tuple[nn.Module, list[Update]]:
 
 
 def _replaced(module: nn.Module, updates: list[Update]) -> nn.Module:
+    if isinstance(module, OnnxRecurrence):  # of a module that stands in two places
+        return module
     if isinstance(module, Recurrence):
         return OnnxRecurrence(module, updates)
-    for name, child in module.named_children():
-        setattr(module, name, _replaced(child, updates))
+    return _each(module, lambda child: _replaced(child, updates))
+
+
+def _each(module: nn.Module, change: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    """Change the modules within one; what stands in two places is met in both."""
+    for name, child in list(module._modules.items()):
+        if child is not None and (new := change(child)) is not child:
+            setattr(module, name, new)
     return module

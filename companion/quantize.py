@@ -12,14 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from companion.cells import GRUCell, LSTMCell, State, flat_state, map_state
-from companion.exchange import to_torch
+from companion.cells import Cell, GRUCell, LSTMCell, State, flat_state, map_state
+from companion.exchange import from_torch, to_torch
 from companion.layers import Recurrence
 from companion.run.plan import check_lengths
 
-__all__ = ["QuantizedRecurrence", "quantized"]
+__all__ = ["QuantizedLinear", "QuantizedRecurrence", "quantized"]
 
-KERNELS = (LSTMCell, GRUCell)  # what torch can compute in int8
+# what torch can compute in int8: layers of such cells, and its own
+OURS: tuple[type[nn.Module], ...] = (LSTMCell, GRUCell)
+TORCHS: tuple[type[nn.Module], ...] = (nn.LSTM, nn.GRU)
+RECURRENT = (Cell, nn.RNNBase, nn.RNNCellBase)
 
 
 def quantized(model: nn.Module) -> nn.Module:
@@ -36,12 +39,11 @@ def quantized(model: nn.Module) -> nn.Module:
     recurrent layers yet.
 
     Args:
-        model: a recurrent layer of this package or of torch.nn, or a model made of such, in
-            float32.
+        model: a recurrent layer of this package or of torch.nn, or a model made of such.
 
     Returns:
-        The copy, in evaluation mode, on the CPU. Called as before, without ``reset``; it cannot
-        be trained.
+        The copy, in float32 and evaluation mode, on the CPU. Called as before, in batches and
+        without ``reset``; it cannot be trained.
 
     Raises:
         TypeError: if it is no module.
@@ -58,15 +60,20 @@ def quantized(model: nn.Module) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: expected a module, got {type(model).__name__}")
     quantize = _quantizer()
-    holder = nn.ModuleList([copy.deepcopy(model).cpu().eval()])
     for module in model.modules():
-        if isinstance(module, Recurrence) and not isinstance(module._cells[0], KERNELS):
+        part, known = module, TORCHS
+        if isinstance(module, Recurrence):
+            part, known = module._cells[0], OURS
+        if isinstance(part, RECURRENT) and type(part) not in known:
             raise ValueError(
                 "model: expected LSTMs and GRUs, for which torch has products in 8 bits, got "
-                f"{type(module._cells[0]).__name__}; to_onnx(model, path, int8=True) stores the "
-                "weights of any recurrence so"
+                f"{type(part).__name__}; to_onnx(model, path, int8=True) stores the "
+                "weights of any recurrent layer so"
             )
-    _twins(holder)
+        if isinstance(module, nn.RNNBase) and module.proj_size:
+            raise ValueError("model: torch has no proj_size in 8 bits")
+    holder = nn.ModuleList([copy.deepcopy(model).cpu().float().eval()])
+    _twins(holder, set())
     kinds = {nn.LSTM, nn.GRU, nn.Linear}
     if not any(type(module) in kinds for module in holder.modules()):
         raise ValueError(f"model: expected an LSTM, a GRU or a Linear, got {type(model).__name__}")
@@ -102,6 +109,8 @@ class QuantizedRecurrence(nn.Module):
         """One time step: (B, D) and a state give (B, H) and the next state."""
         if self.directions == 2:
             raise ValueError("step: a bidirectional layer cannot run step by step")
+        if x_t.dim() != 2:
+            raise ValueError(f"x_t: expected (B, {self.input_size}), got {tuple(x_t.shape)}")
         y, state = self(x_t.unsqueeze(1 if self.batch_first else 0), state)
         return y.squeeze(1 if self.batch_first else 0), state
 
@@ -119,6 +128,11 @@ class QuantizedRecurrence(nn.Module):
             if given is not None:
                 raise ValueError(f"{name}: expected None, since torch runs this in 8 bits")
         time = 1 if self.batch_first else 0
+        if not isinstance(x, Tensor):
+            raise TypeError(f"x: expected a tensor, got {type(x).__name__}")
+        if x.dim() != 3 or x.shape[2] != self.input_size:
+            lead = "(B, T" if time else "(T, B"
+            raise ValueError(f"x: expected {lead}, {self.input_size}), got {tuple(x.shape)}")
         B, T = x.shape[1 - time], x.shape[time]
         known = check_lengths(lengths, B, T, True)
         if state is None:
@@ -140,13 +154,54 @@ def _pairs(after: State, before: State) -> Iterator[tuple[Tensor, Tensor]]:
     return zip(flat_state(after), flat_state(before), strict=True)
 
 
-def _twins(module: nn.Module) -> None:
-    """Put what torch can convert in the place of our recurrences, within a module."""
-    for name, child in module.named_children():
+class QuantizedLinear(nn.Module):
+    """A product in 8 bits; ``weight`` and ``bias`` are read as those of the float one.
+
+    Args:
+        layer: the float one.
+    """
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self.layer: Any = layer
+
+    @property
+    def weight(self) -> Tensor:
+        """(out, in), as rounded."""
+        return cast(Tensor, self.layer.weight().dequantize())
+
+    @property
+    def bias(self) -> Tensor | None:
+        """(out,), which is not rounded."""
+        return cast("Tensor | None", self.layer.bias())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, in) gives (…, out)."""
+        return cast(Tensor, self.layer(x))
+
+
+def _twins(module: nn.Module, met: set[nn.Module]) -> None:
+    """Put what torch can convert in the place of what it cannot, within a module.
+
+    torch converts what stands in two places in the first of them alone: the second is a copy.
+    """
+    for name, child in list(module._modules.items()):
+        if child is None:
+            continue
+        again = child in met
+        met.add(child)
+        if again:
+            child = copy.deepcopy(child)
+        if isinstance(child, nn.RNNBase) and not child.bias:  # torch's kernels want biases
+            child = from_torch(child)
         if isinstance(child, Recurrence):
-            setattr(module, name, QuantizedRecurrence(child))
-        else:
-            _twins(child)
+            child = QuantizedRecurrence(child)
+        elif type(child) is nn.Linear:
+            child = QuantizedLinear(child)
+        elif type(child) not in (QuantizedRecurrence, QuantizedLinear):
+            _twins(child, met)
+        setattr(module, name, child)
 
 
 def _twin(layer: Recurrence) -> nn.Module:
