@@ -277,8 +277,10 @@ def _fixed(cells: Sequence[str]) -> set[str]:
     return (bound - free) | {"device"}
 
 
-INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-INNER += (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+INNER = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
 
 
 def _outer(node: ast.AST) -> Iterator[ast.AST]:

@@ -203,7 +203,7 @@ def test_another_package_is_refused(script, tmp_path, monkeypatch, name):
         ("vendor_japanese_vowels", "TRAIN", "1:2", "JapaneseVowels: expected lines after @data"),
         ("vendor_japanese_vowels", "TEST", "@data\n1,2:3,4:1\n", "expected 12 channels, got 1,2"),
         ("vendor_basic_motions", "LICENSE", "MIT", "LICENSE: expected"),
-        ("vendor_basic_motions", "TEST", "@data\n" + recording("Sitting"), "BasicMotions: expec"),
+        ("vendor_basic_motions", "TEST", "@data\n" + recording("Sitting"), "Motions: expected"),
         ("vendor_basic_motions", "TRAIN", "@data\n" + recording("Running", 5), "6 channels, got"),
     ],
 )
