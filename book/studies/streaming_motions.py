@@ -15,7 +15,7 @@ from companion.reproduce import cpu_generator, seed_all
 
 SEEDS = range(5)
 STEPS, RATE = 120, 1e-2  # neither was searched
-WIDTH = {"gru": 24, "s4d": 52}  # 2,404 and 2,344 weights
+WIDTH = {"gru": 24, "s4d": 52, "s4d_lin": 52}  # 2,404 and 2,344 weights
 SEEN = (5, 10, 15, 20, 30, 50, 100)
 SURE = (0.6, 0.8, 0.9, 0.95)
 
@@ -25,10 +25,11 @@ class Watcher(nn.Module):
 
     def __init__(self, cell: str) -> None:
         super().__init__()
-        options = {"order": 16} if cell == "s4d" else {}
-        self.layer = companion.Recurrence(cell, 6, WIDTH[cell], **options)
+        name, _, lin = cell.partition("_")  # "lin": nothing bent between layer and output
+        options = {"order": 16} if name == "s4d" else {}
+        self.layer = companion.Recurrence(name, 6, WIDTH[cell], **options)
         self.out = nn.Linear(WIDTH[cell], 4)
-        self.bend = F.gelu if cell == "s4d" else nn.Identity()
+        self.bend = F.gelu if name == "s4d" and not lin else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(self.bend(self.layer(x)[0]))
@@ -85,6 +86,7 @@ def one_part(seed: int, learn: Recordings, judge: Recordings) -> dict[str, float
         "every": fitted("gru", x, learn.labels, seed),
         "last": fitted("gru", x, learn.labels, seed, every=False),
         "s4d": fitted("s4d", x, learn.labels, seed),
+        "s4d_lin": fitted("s4d_lin", x, learn.labels, seed),
     }
     found = {}
     with torch.no_grad():
@@ -98,6 +100,8 @@ def one_part(seed: int, learn: Recordings, judge: Recordings) -> dict[str, float
         found[f"time_{sure}"] = when.double().mean().item()
         at = round(when.double().mean().item()) - 1
         found[f"fixed_{sure}"] = share(scores["every"][:, at].argmax(-1), right)
+        # each recording at the times of all: what shuffled times give in the mean
+        found[f"shuffled_{sure}"] = share(scores["every"][:, when - 1].argmax(-1), right[:, None])
 
     # each frame is lost with probability 1/2, the last is not
     kept = torch.rand(100, generator=cpu_generator(seed)) < 0.5
@@ -105,11 +109,14 @@ def one_part(seed: int, learn: Recordings, judge: Recordings) -> dict[str, float
     at = kept.nonzero()[:, 0]
     gaps = at.diff(prepend=torch.tensor([-1]))
     came = new[:, at]
-    held = came.repeat_interleave(gaps, 1)  # a frame stands for those lost before it
+    later = came.repeat_interleave(gaps, 1)  # a frame stands for those lost before it
+    i = torch.where(kept, torch.arange(100), -1).cummax(0).values
+    last = torch.where((i >= 0)[:, None], new[:, i.clamp(min=0)], 0.0)
     zero = new * kept[:, None]
+    lossy = {"skip": came, "last": last, "next": later, "zero": zero}
     for name in ("every", "s4d"):
-        for way, lossy in (("skip", came), ("hold", held), ("zero", zero)):
-            found[f"{name}_{way}"] = share(models[name](lossy)[:, -1].argmax(-1), right)
+        for way, rows in lossy.items():
+            found[f"{name}_{way}"] = share(models[name](rows)[:, -1].argmax(-1), right)
     found["s4d_dt"] = share(models["s4d"].after(came, gaps).argmax(-1), right)
     return found
 
@@ -126,16 +133,23 @@ KEYS: dict[str, str | tuple[str, str]] = {}
 for model, words in (
     ("every", "GRU fitted at every frame"),
     ("last", "GRU fitted at the last frame"),
-    ("s4d", "S4D fitted at every frame"),
+    ("s4d", "S4D with a GELU behind it, fitted at every frame"),
+    ("s4d_lin", "S4D with nothing behind it, fitted at every frame"),
 ):
     KEYS |= {f"{model}_{t}": f"{words}: accuracy after {t} frames" for t in SEEN}
 for sure in SURE:
     KEYS[f"sure_{sure}"] = f"accuracy when stopped at a probability of {sure}"
     KEYS[f"time_{sure}"] = (f"mean time of stopping at a probability of {sure}", "frames")
     KEYS[f"fixed_{sure}"] = f"accuracy of all after the mean time of stopping at {sure}"
+    KEYS[f"shuffled_{sure}"] = f"accuracy when the times of stopping at {sure} are shuffled"
 for model in ("every", "s4d"):
-    for way in ("skip", "hold", "zero"):
-        KEYS[f"{model}_{way}"] = f"half of the frames lost, {way}: accuracy at the end"
+    for way, words in (
+        ("skip", "left out"),
+        ("last", "the last that came in their place"),
+        ("next", "the next that comes in their place"),
+        ("zero", "zeros in their place"),
+    ):
+        KEYS[f"{model}_{way}"] = f"half of the frames lost, {words}: accuracy at the end"
 KEYS["s4d_dt"] = "half of the frames lost, the step Δ as long as the gap: accuracy at the end"
 
 if __name__ == "__main__":

@@ -73,6 +73,10 @@ def test_layers_stop_where_they_may(monkeypatch):
     assert "rnn state 20" in found and "rnn state 40" not in found and "gru state 40" in found
 
 
+def test_those_of_the_chapter_go_the_whole_way():
+    assert streaming.LONGEST.keys().isdisjoint({"rnn", "lstm", "gru", "mamba", "retnet"})
+
+
 def test_refuses(monkeypatch):
     for rounds, grid, words in ((0, [(40,)], "rounds"), (1, [], "grid"), (1, [(9,)], "steps")):
         with pytest.raises(ValueError, match=f"^{words}: expected at least"):
