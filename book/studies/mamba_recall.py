@@ -67,7 +67,8 @@ def objective(model: nn.Module, batch: tuple[Tensor, ...]) -> tuple[Tensor, int]
     return F.cross_entropy(scores.flatten(0, 1), answers.flatten()), len(keys)
 
 
-def accuracy(word: str, slots: int, seed: int) -> float:
+def accuracy(word: str, slots: int, seed: int) -> tuple[float, int]:
+    """Share of the values right, and the number of weights."""
     width = equal(word, slots)
     seed_all(seed)
     model = Reader(word, width, slots)
@@ -77,7 +78,7 @@ def accuracy(word: str, slots: int, seed: int) -> float:
     keys, values, answers = examples(TESTED, 10_000)
     with torch.no_grad():
         right = model.eval()(keys, values)[:, PAIRS:].argmax(-1) == answers
-    return right.float().mean().item()
+    return right.float().mean().item(), count(model)
 
 
 def state(slots: int) -> int:
@@ -86,22 +87,26 @@ def state(slots: int) -> int:
 
 
 def one_seed(seed: int) -> dict[str, float]:
-    found = {f"mamba_{slots}": accuracy("mamba", slots, seed) for slots in SLOTS}
-    return found | {"attention": accuracy("attention", 0, seed)}
+    values: dict[str, float] = {}
+    for slots in (*SLOTS, 0):
+        word, name = ("mamba", f"mamba_{slots}") if slots else ("attention", "attention")
+        values[name], values[f"weights_{name}"] = accuracy(word, slots, seed)
+    return values
 
+
+DESCRIPTION = (
+    f"Recall {PAIRS} pairs of {KEYS} keys and {VALUES} values: one block, about {WEIGHTS} weights "
+    f"in all, {STEPS} Adam steps at {RATE:g} on batches of {BATCH} fresh sequences, gradient norm "
+    f"clipped at 1; share of the values right over {TESTED} new sequences, 1/{VALUES} by chance."
+)
+WHAT = {f"mamba_{s}": f"Mamba, {s} slots, {state(s)} numbers" for s in SLOTS}
+WHAT["attention"] = "attention"
+MEASURED = {name: f"values right, {what}" for name, what in WHAT.items()} | {
+    f"weights_{name}": f"weights, {what}" for name, what in WHAT.items()
+}
 
 if __name__ == "__main__":
     deterministic()
     torch.set_num_threads(1)
-    path = run_study(
-        __file__,
-        f"Recall {PAIRS} pairs of {KEYS} keys and {VALUES} values: one block, about {WEIGHTS} "
-        f"weights in all, {STEPS} Adam steps at {RATE:g} on batches of {BATCH} fresh sequences, "
-        f"gradient norm clipped at 1; share of the values right over {TESTED} new sequences, "
-        f"1/{VALUES} by chance.",
-        one_seed,
-        SEEDS,
-        {f"mamba_{s}": f"values right, Mamba, {s} slots, {state(s)} numbers" for s in SLOTS}
-        | {"attention": "values right, attention"},
-    )
+    path = run_study(__file__, DESCRIPTION, one_seed, SEEDS, MEASURED)
     print(path.name)

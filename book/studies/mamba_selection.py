@@ -3,7 +3,8 @@
 The same two blocks each time; of the step size, the writing and the reading of a Mamba some are
 functions of the input, and the others learned constants. There is no window, and questions are
 numbered, so that nothing else can tell one step from another. Widths are chosen so that all
-models have about as many weights. Trained among few blanks, asked among few and many.
+models have about as many weights. Trained among few blanks, asked among few and many. Δ stands
+in two places, in the fade and in the write: it may depend on the input in one of them alone.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ LOOKED_AT = 90  # few enough to be one block of steps: `seen` is the last
 class Choosing(companion.MambaCell):
     """A Mamba of whose Δ, B and C only those named in ``chosen`` depend on the input.
 
-    ``seen`` holds the three of the last call; what stands in ``held`` replaces them.
+    ``places`` says where Δ does, if it does; elsewhere it is a learned constant. ``seen`` holds B,
+    C and the Δ of both places, of the last call; what stands in ``held`` replaces them.
     """
 
     chosen, conv = "dBC", 1
+    places: tuple[str, ...] = ("fade", "write")
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, **new: Any) -> None:
         super().__init__(input_size, hidden_size, bias, slots=SLOTS, window=self.conv, **new)
@@ -64,17 +67,24 @@ class Choosing(companion.MambaCell):
         part = dict(zip(self.chosen, found, strict=True))
         constants = iter(self.constant)
         B, C = (part[n] if n in part else next(constants).expand(len(x), -1) for n in "BC")
-        raw = F.linear(part["d"], self.weight_dt) if "d" in part else torch.zeros_like(x)
-        self.seen.update(d=F.softplus(raw + self.bias_dt), B=B, C=C)
-        dt, B, C = (self.held.get(n, v).unsqueeze(-1) for n, v in self.seen.items())
-        b = dt * B.mT * x.unsqueeze(-1)
-        hs, end = time.scan((dt * -self.log_a.exp()).exp().flatten(1), b.flatten(1), h)
+        constant = F.softplus(torch.zeros_like(x) + self.bias_dt)
+        dt = constant
+        if "d" in part:
+            dt = F.softplus(F.linear(part["d"], self.weight_dt) + self.bias_dt)
+        for place in ("fade", "write"):
+            self.seen[place] = dt if place in self.places else constant
+        self.seen.update(B=B, C=C)
+        fade, write, B, C = (self.held.get(n, v).unsqueeze(-1) for n, v in self.seen.items())
+        b = write * B.mT * x.unsqueeze(-1)
+        hs, end = time.scan((fade * -self.log_a.exp()).exp().flatten(1), b.flatten(1), h)
         y = (hs.view(b.shape) @ C).squeeze(-1)
         return F.linear((y + self.skip * x) * F.silu(z), self.weight_ho, self.bias_ho), (end, past)
 
 
-def choosing(chosen: str, conv: int = 1) -> type[companion.MambaCell]:
-    return type("Chosen", (Choosing,), {"chosen": chosen, "conv": conv})
+def choosing(
+    chosen: str, conv: int = 1, places: tuple[str, ...] = ("fade", "write")
+) -> type[companion.MambaCell]:
+    return type("Chosen", (Choosing,), {"chosen": chosen, "conv": conv, "places": places})
 
 
 class Copier(nn.Module):
@@ -104,6 +114,13 @@ VARIANTS: dict[str, tuple[Callable[[], Any], str]] = {
     "dt": (lambda: choosing("d"), "Mamba, Δ alone of the input"),
     "bc": (lambda: choosing("BC"), "Mamba, B and C of the input"),
     "none": (lambda: choosing(""), "Mamba, Δ, B and C constants"),
+    "fade": (lambda: choosing("d", places=("fade",)), "Mamba, Δ of the input in the fade only"),
+    "write": (lambda: choosing("d", places=("write",)), "Mamba, Δ of the input in the write only"),
+    "read": (lambda: choosing("C"), "Mamba, C alone of the input"),
+    "fade_bc": (
+        lambda: choosing("dBC", places=("fade",)),
+        "Mamba, B, C, and Δ in the fade only, of the input",
+    ),
     "s4d": (lambda: "s4d", "S4D"),
     "gru": (lambda: "gru", "GRU"),
 }
@@ -149,67 +166,109 @@ def trained(name: str, seed: int) -> nn.Module:
     return model.eval()
 
 
-@torch.no_grad()
+class Held:
+    """A trained model among many blanks, and what it does where others set what it chooses."""
+
+    @torch.no_grad()
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.x, self.y = examples(LOOKED_AT, ASKED[1], 10_000)
+        self.blank = self.x.T.flatten() == 0  # rows of a packed batch: time first
+        self.cells = [block.mixer.cell(0) for block in model.body.blocks]
+        model(self.x)
+        self.seen = [{n: v.clone() for n, v in cell.seen.items()} for cell in self.cells]
+
+    def hold(self, names: tuple[str, ...], change: Callable[[Tensor], Tensor]) -> None:
+        for cell, found in zip(self.cells, self.seen, strict=True):
+            cell.held.clear()
+            cell.held.update({n: change(found[n]) for n in names})
+
+    @torch.no_grad()
+    def right(self) -> float:
+        """Accuracy over the sequences looked at."""
+        return (self.model(self.x)[:, -LENGTH:].argmax(-1) == self.y).float().mean().item()
+
+    def at_blanks(self, names: tuple[str, ...], factor: float) -> float:
+        """Accuracy with these of its step sizes times a factor, at blanks."""
+        slow = torch.where(self.blank, factor, 1.0).unsqueeze(-1)
+        self.hold(names, lambda v: v * slow)
+        return self.right()
+
+
+PLACES = {"fade": ("fade",), "write": ("write",), "both": ("fade", "write")}
+
+
 def looked(model: Any) -> dict[str, float]:
     """Where Δ opens at symbols; accuracy where what a trained model chooses is taken from it."""
-    x, y = examples(LOOKED_AT, ASKED[1], 10_000)
-    blank = x.T.flatten() == 0  # rows of a packed batch: time first
-    symbol = ((x > 0) & (x <= SYMBOLS)).T.flatten()
-    cells = [block.mixer.cell(0) for block in model.body.blocks]
-    model(x)
-    seen = [{n: v.clone() for n, v in cell.seen.items()} for cell in cells]
-    values = {}
-    for i, found in enumerate(seen, 1):
-        ratio = found["d"][symbol].mean(0) / found["d"][blank].mean(0)  # of each channel
+    held = Held(model)
+    symbol = ((held.x > 0) & (held.x <= SYMBOLS)).T.flatten()
+    values = {"as_trained": held.right()}
+    for i, found in enumerate(held.seen, 1):
+        ratio = found["fade"][symbol].mean(0) / found["fade"][held.blank].mean(0)  # a channel each
         values[f"most_{i}"], values[f"least_{i}"] = ratio.max().item(), ratio.min().item()
-    for n in "dBC":
-        for cell, found in zip(cells, seen, strict=True):
-            cell.held.clear()
-            cell.held[n] = found[n].mean(0, keepdim=True)
-        values[f"held_{n.lower()}"] = accuracy(model, T)
-    for cell, found in zip(cells, seen, strict=True):
-        cell.held.clear()
-        cell.held["d"] = found["d"].masked_fill(blank.unsqueeze(-1), 0.0)
-    values["still"] = (model(x)[:, -LENGTH:].argmax(-1) == y).float().mean().item()
+    for n, names in {"d": PLACES["both"], "b": ("B",), "c": ("C",)}.items():
+        held.hold(names, lambda v: v.mean(0, keepdim=True))
+        values[f"held_{n}"] = accuracy(model, T)
+    values["still"] = held.at_blanks(PLACES["both"], 0.0)
     return values
 
 
+def slowed(model: Any) -> dict[str, float]:
+    """Accuracy with as much time at many blanks as training had at few."""
+    held = Held(model)
+    factor = (T - LENGTH) / (ASKED[1] - LENGTH)
+    found = {f"slow_{n}": held.at_blanks(names, factor) for n, names in PLACES.items()}
+    return {"slow_none": held.at_blanks((), factor)} | found
+
+
 def one_seed(seed: int) -> dict[str, float]:
-    values = {}
+    values: dict[str, float] = {}
     for name in VARIANTS:
         model = trained(name, seed)
+        values[f"weights_{name}"] = count(model)
         for asked in ASKED:
             values[f"{name}_{asked}"] = accuracy(model, asked)
         if name == "all":
             values |= looked(model)
+        if name == "bc":
+            values |= slowed(model)
     return values
 
+
+DESCRIPTION = (
+    f"Copy {LENGTH} of {SYMBOLS} symbols spread over {T} steps: two blocks, about {WEIGHTS} "
+    f"weights in all, {STEPS} Adam steps, rate from {RATE:g} to 0 along a cosine, batches of "
+    f"{BATCH} fresh sequences, gradient norm clipped at 1; share of the symbols right in "
+    f"{TESTED} new sequences of {ASKED[0]} and {ASKED[1]} steps, 1/{SYMBOLS} by chance."
+)
+MANY = f"symbols right among {ASKED[1]} steps, {LOOKED_AT} sequences"
+KEYS = (
+    {
+        f"{name}_{asked}": f"symbols right among {asked} steps, {what}"
+        for name, (_, what) in VARIANTS.items()
+        for asked in ASKED
+    }
+    | {
+        f"{which}_{i}": f"Δ at symbols over Δ at blanks, channel where {which}, block {i}"
+        for which in ("most", "least")
+        for i in (1, 2)
+    }
+    | {"as_trained": f"{MANY}, Mamba, Δ, B and C of the input"}
+    | {"still": f"{MANY}, the same with Δ = 0 at blanks"}
+    | {
+        f"held_{n.lower()}": f"symbols right among {T} steps, trained, then {n} at its mean"
+        for n in ("d", "B", "C")
+    }
+    | {"slow_none": f"{MANY}, Mamba, B and C of the input"}
+    | {
+        f"slow_{n}": f"{MANY}, the same with time at blanks slowed to that of training, {what}"
+        for n, what in (("fade", "fade"), ("write", "write"), ("both", "fade and write"))
+    }
+    | {f"weights_{name}": f"weights, {what}" for name, (_, what) in VARIANTS.items()}
+)
 
 if __name__ == "__main__":
     deterministic()
     torch.set_num_threads(1)
-    path = run_study(
-        __file__,
-        f"Copy {LENGTH} of {SYMBOLS} symbols spread over {T} steps: two blocks, about {WEIGHTS} "
-        f"weights in all, {STEPS} Adam steps, rate from {RATE:g} to 0 along a cosine, batches of "
-        f"{BATCH} fresh sequences, gradient norm clipped at 1; share of the symbols right in "
-        f"{TESTED} new sequences of {ASKED[0]} and {ASKED[1]} steps, 1/{SYMBOLS} by chance.",
-        one_seed,
-        SEEDS,
-        {
-            f"{name}_{asked}": f"symbols right among {asked} steps, {what}"
-            for name, (_, what) in VARIANTS.items()
-            for asked in ASKED
-        }
-        | {
-            f"{which}_{i}": f"Δ at symbols over Δ at blanks, channel where {which}, block {i}"
-            for which in ("most", "least")
-            for i in (1, 2)
-        }
-        | {"still": f"symbols right among {ASKED[1]} steps, trained, then Δ = 0 at blanks"}
-        | {
-            f"held_{n.lower()}": f"symbols right among {T} steps, trained, then {n} at its mean"
-            for n in ("d", "B", "C")
-        },
-    )
+    path = run_study(__file__, DESCRIPTION, one_seed, SEEDS, KEYS)
     print(path.name)
