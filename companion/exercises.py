@@ -16,8 +16,9 @@ import re
 import symtable
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -176,41 +177,76 @@ def check_answer(
         tell: called with a line of text before anything that may take long.
 
     Returns:
-        What the check printed.
+        What the answer and the check printed; it is on the standard output already.
 
     Raises:
         WrongAnswer: if the answer does not run, defines something else, or fails the check.
+        RuntimeError: if a cell of the chapter fails, before the answer has run.
     """
     try:
-        ast.parse(answer, path)
-    except SyntaxError as error:
-        raise WrongAnswer(f"{path}, line {error.lineno}: {error.msg}") from None
+        with warnings.catch_warnings(action="ignore"):  # they come when it runs
+            compile(answer, path, "exec")
+    except SyntaxError as error:  # of no line if there is a null byte
+        where = f", line {error.lineno}" if error.lineno else ""
+        raise WrongAnswer(f"{path}{where}: {error.msg}") from None
     if exercise.wanted not in names(answer)[0]:
         raise WrongAnswer(f"{path}: expected a definition of {exercise.wanted!r}, found none")
     own = exercise.cells[len(exercise.cells) - exercise.own :]
-    used = set().union(*(names(cell)[1] for cell in own), names(answer)[1])
+    used = set().union(*(names(cell)[1] for cell in own), taken(answer))
     before = exercise.cells[: len(exercise.cells) - exercise.own]
     module = types.ModuleType(f"chapter_{exercise.chapter}")
     sys.modules[module.__name__] = module  # dataclasses and pickles look their module up
     place = f"book/{exercise.chapter}.ipynb"
-    said = StringIO()
+    said = _Told()
     first = needed(before, used)
     if len(first) > 3 and tell is not None:
-        tell(f"running {len(first)} cells of the chapter first")
+        tell(f"running {len(first)} cells of the chapter first; if they train, for minutes")
     try:
-        with _quiet():
-            for i in first:
-                _run(before[i], f"{place}, code cell {i + 1}", module)
-            for i, cell in enumerate(own, len(before)):
+        with _quiet(), chdir(Path(__file__).resolve().parent.parent):  # where it finds its data
+            chosen = [(i, before[i]) for i in first] + list(enumerate(own, len(before)))
+            for i, cell in chosen:
                 _run(cell, f"{place}, code cell {i + 1}", module)
+        check = getattr(module, exercise.check)  # the answer may define another
+    except Exception as error:
+        del sys.modules[module.__name__]
+        text = f"not your answer but a cell of the chapter fails\n{_where(error, place)}"
+        raise RuntimeError(text) from error
+    try:
         with redirect_stdout(said):
             _run(answer, path, module)
-            getattr(module, exercise.check)(getattr(module, exercise.wanted))
-    except Exception as error:
+            check(getattr(module, exercise.wanted))
+    except (Exception, SystemExit) as error:
         raise WrongAnswer(_explain(error, path, place)) from error
     finally:
         del sys.modules[module.__name__]
     return said.getvalue()
+
+
+class _Told(StringIO):
+    """Keeps what is printed, and shows it at once: an answer that fails may have said why."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.screen = sys.stdout
+
+    def write(self, text: str) -> int:
+        self.screen.write(text)
+        return super().write(text)
+
+    def flush(self) -> None:
+        self.screen.flush()
+
+
+def taken(answer: str) -> set[str]:
+    """The names that an answer takes from the chapter: not those that it binds before."""
+    read: set[str] = set()  # by a statement of the top level, while it may be the chapter's still
+    done: set[str] = set()
+    for node in ast.parse(answer).body:
+        source = ast.unparse(node)
+        symbols = symtable.symtable(source, "answer", "exec").get_symbols()
+        read |= {s.get_name() for s in symbols if s.is_referenced()} - done
+        done |= _always(source)
+    return names(answer)[1] - (done - read)
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
@@ -277,7 +313,7 @@ def _fixed(cells: Sequence[str]) -> set[str]:
     return (bound - free) | {"device"}
 
 
-INNER = (
+INNER: tuple[type[ast.AST], ...] = (
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
@@ -347,16 +383,26 @@ def _explain(error: BaseException, path: str, place: str) -> str:
     """What is wrong, in the words of the check, or with the line of the answer that failed."""
     theirs = _frames(error, path)
     checks = _frames(error, place)
-    if isinstance(error, NotImplementedError) and theirs:
-        return f"{path}, line {theirs[-1][1]}: the stub is still there (NotImplementedError)"
     said = str(error)
+    stub = theirs and linecache.getline(*theirs[-1][:2]).lstrip().startswith("raise ")
+    if isinstance(error, NotImplementedError) and stub:  # torch, too, raises it
+        return f"{path}, line {theirs[-1][1]}: the stub is still there (NotImplementedError)"
+    if isinstance(error, SystemExit):
+        said = "the answer ends Python before the check is done"
     if isinstance(error, AssertionError) and checks and not theirs:
         file, line, _ = checks[-1]
         asserted = _statement(file, line)
         return f"{said}\n  the check asserts: {asserted}" if said else f"not so: {asserted}"
-    where = theirs or checks
+    if checks and not theirs:  # a wrong type or shape, or parameters that were not asked for
+        return f"the check cannot use the answer\n{_where(error, place)}"
+    return _where(error, path, said)
+
+
+def _where(error: BaseException, place: str, said: str | None = None) -> str:
+    """An error and the last line of these files that it came through."""
+    said = str(error) if said is None else said
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    for file, line, _ in where[-1:]:
+    for file, line, _ in _frames(error, place)[-1:]:
         text = f"{file}, line {line}: {text}\n  {linecache.getline(file, line).strip()}"
     return text
 

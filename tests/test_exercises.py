@@ -14,6 +14,7 @@ from companion.exercises import (
     names,
     needed,
     read_exercises,
+    taken,
 )
 
 ALL = {e.name: e for chapter in chapters() for e in read_exercises(chapter)}
@@ -84,12 +85,61 @@ def test_the_solution_passes_and_the_stub_does_not(name):
         ("def bias_for(half_life)\n    return 1", r"line 1: expected ':'"),
         ("def bias(half_life):\n    return 1", "definition of 'bias_for', found none"),
         ("1 / 0\ndef bias_for(half_life): pass", "line 1: ZeroDivisionError"),
-        ("def bias_for(half_life): pass", "TypeError"),
+        ("def bias_for(half_life): pass", "cannot use the answer\n.*TypeError"),
+        (
+            "import sys\nsys.exit()\ndef bias_for(h): pass",
+            "line 2: SystemExit: .*before",
+        ),
+        ("def bias_for(a, a): pass", "line 1: duplicate argument"),
+        ("def bias_for(h): pass\nreturn", "line 2: 'return' outside function"),
+        ("def bias_for(h): pass\0", r"mine\.py: source code string cannot contain null bytes"),
+        (
+            "import numbers\ndef bias_for(h):\n    return numbers.Real.__abs__(h)",
+            "line 3: NotImpl",
+        ),
+        ("def bias_for(h):\n    return 0.0\ndef check_bias_for(f):\n    pass", "half-life 7"),
     ],
 )
 def test_a_wrong_answer_is_told_where_and_why(answer, expected):
     with pytest.raises(WrongAnswer, match=expected):
         check_answer(ALL["gru-half-life"], answer, "mine.py")
+
+
+def test_what_a_failing_answer_prints_is_seen(capsys):
+    answer = "def bias_for(half_life):\n    print('asked for', half_life)\n    return 0.0"
+    with pytest.raises(WrongAnswer):
+        check_answer(ALL["gru-half-life"], answer)
+    assert capsys.readouterr().out == "asked for 1\nasked for 7\n"
+
+
+def test_a_chapter_that_fails_is_not_a_wrong_answer():
+    e = ALL["gru-half-life"]
+    e = type(e)(**{**vars(e), "cells": (*e.cells[: -e.own], "1 / 0", *e.cells[-e.own :][1:])})
+    with pytest.raises(RuntimeError, match=r"not your answer but .*\n.*cell \d+, line 1: ZeroDiv"):
+        check_answer(e, "def bias_for(half_life):\n    return 0.5")
+
+
+def test_an_answer_s_own_names_are_not_the_chapter_s():
+    assert taken("def f(x): return g(x) + scale\ndef g(x): return f(x)") == {"scale"}
+    assert taken("half = 0.5\ndef f(x): return half * x") == set()
+    assert taken("class Cell(Cell): pass") == {"Cell"}
+    assert taken("import math\nlog = math.log\nx = log(y)\ny = x") == {"y"}
+    assert taken("if y:\n    g = 1\ndef f(): return g") == {"y", "g"}
+
+
+def test_folders(tmp_path, monkeypatch):
+    """The chapter finds its files from anywhere; the answer stays in the reader's folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "half.txt").write_text("0.5")
+    e = ALL["gru-half-life"]
+    reads = "import pathlib\nfound = pathlib.Path('book/studies').resolve(strict=True)"
+    e = type(e)(**{**vars(e), "cells": (*e.cells[: -e.own], reads, *e.cells[-e.own :])})
+    answer = (
+        "assert found.is_dir()\nhalf = float(open('half.txt').read())\n"
+        "def bias_for(half_life):\n    z = half ** (1 / half_life)\n"
+        "    return math.log(z / (1 - z))"
+    )
+    assert check_answer(e, answer) == "ok\n"
 
 
 def test_an_assertion_without_words_is_shown_as_it_stands():
@@ -124,13 +174,15 @@ def test_command(tmp_path, capsys):
     assert cli.main(["exercise", "ex-gru-half-life", str(file)]) == 1
     assert "the stub is still there" in capsys.readouterr().err
     z = "z = 0.5 ** (1 / half_life)\n    return math.log(z / (1 - z))"
-    file.write_text(page.replace("raise NotImplementedError", z), encoding="utf-8")
+    file.write_text(page.replace("raise NotImplementedError", z), encoding="utf-8-sig")
     assert cli.main(["exercise", "gru-half-life", str(file)]) == 0
     assert capsys.readouterr().out == "ok\n"
 
 
 def test_command_refuses(tmp_path, capsys):
     assert cli.main(["exercise", "gru-half"]) == 2
+    assert "there is gru-half-life" in capsys.readouterr().err
+    assert cli.main(["exercise", "ex-gru-halflife"]) == 2  # a slip
     assert "there is gru-half-life" in capsys.readouterr().err
     assert cli.main(["exercise", "gru-half-life", str(tmp_path / "none.py")]) == 1
     assert "none.py: No such file" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import ast
 import re
 import sys
 import textwrap
+from difflib import get_close_matches
 from pathlib import Path
 
 from companion.commands.frame import OK, USAGE, CommandError, Parser, complain, width
@@ -51,9 +52,10 @@ def _run(options: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     if options.name is None:
         return _list(list(known.values()))
-    chosen = known.get(options.name.removeprefix("ex-"))
+    wanted = options.name.lower().removeprefix("ex-")
+    chosen = known.get(wanted)
     if chosen is None:
-        near = [name for name in known if options.name in name]
+        near = [name for name in known if wanted in name] or get_close_matches(wanted, known)
         hint = f"; there is {', '.join(near)}" if near else "; without a name all are listed"
         raise CommandError(f"NAME: no exercise {options.name!r}{hint}", USAGE)
     if options.file is None:
@@ -99,14 +101,13 @@ def _imports(e: Exercise) -> str:
 
 def _check(chosen: Exercise, file: str) -> int:
     try:
-        answer = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        answer = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise CommandError(f"{file}: expected UTF-8 text ({error.reason})") from None
     try:
         said = check_answer(chosen, answer, file, complain)
-    except WrongAnswer as error:
+    except (WrongAnswer, RuntimeError) as error:
         raise CommandError(str(error)) from None
-    print(said, end="")
-    if "ok" not in said:
+    if said.splitlines()[-1:] != ["ok"]:
         print("ok")
     return OK

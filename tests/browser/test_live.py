@@ -76,6 +76,12 @@ def test_gates(visit):
     live.get_by_label("Hold f at").select_option("")
     live.get_by_label("Show", exact=True).select_option("c")
     assert "cell state c: mean" in said(live) and "no gate held" not in said(live)
+    box.fill("né\t漢 é")
+    assert "has never read é tab 漢, and takes" in said(live)
+    box.fill("")
+    box.focus()
+    page.keyboard.insert_text("a" * 10_000)
+    assert said(live).startswith("160 letters") and "room for 160 characters" in said(live)
     visit.finished(page)
 
 
@@ -116,6 +122,18 @@ def test_flow(visit):
     assert abs(float(live.get_by_label("Angle").input_value()) - 90) < 4
     live.get_by_label("Scale", exact=True).select_option("linear")
     assert live.get_by_role("img", name="linear scale").is_visible()
+    # what leaves the frame is cut at it: every step of the curve stands in the line
+    size.fill("1.05")
+    line = live.locator("path[stroke-dasharray='5 4']")
+    assert len(re.findall("[ML]", line.get_attribute("d"))) == 101
+    clip = line.locator("..").get_attribute("clip-path").removeprefix("url(#").rstrip(")")
+    assert live.locator(f"clipPath[id='{clip}']").count() == 1
+    live.get_by_label("Lag").fill("1")
+    assert "after 1 step 105% is left" in said(live)
+    live.get_by_label("Lag").fill("100")
+    assert "after 100 steps there is 132 times as much" in said(live)  # 1.05^100 = 131.5
+    size.fill("0")
+    assert "gone after one step; after 100 steps nothing is left" in said(live)
     visit.finished(page)
 
 
@@ -131,8 +149,12 @@ def test_align(visit):
     assert live.get_by_role("img", name="Alignment of cat: K AE").is_visible()
     live.get_by_role("button", name="All").click()
     assert said(live).startswith("cat: K AE T end.")
-    live.get_by_label("A word").fill("Ça")
-    assert said(live).endswith("Left out: ç (it knows a to z).")
+    live.get_by_label("A word").fill("Ça çç a")
+    assert said(live).endswith("Left out: ç space (it knows a to z).")
+    live.get_by_label("A word").fill("a" * 24)
+    assert said(live).endswith("There is room for 24 characters.")
+    live.get_by_label("A word").fill("freightliner")  # all its letters in sight, on a phone too
+    assert live.get_by_role("region").evaluate("e => e.scrollWidth - e.clientWidth") <= 0
     live.get_by_label("A word").fill("")
     assert said(live) == "Type a word of the letters a to z."
     visit.finished(page)
@@ -154,12 +176,19 @@ def test_cost(visit):
     lstm = live.get_by_role("row", name="LSTM").inner_text().split("\t")
     assert [part.strip() for part in lstm[1:]] == ["1 KiB", "1 token"]
     live.get_by_label("Heads", exact=True).fill("5")
-    assert "must divide" in said(live)
+    assert "key-value heads (4) must divide the heads (5)" in said(live)
     live.get_by_label("Heads", exact=True).fill("4")
+    live.get_by_label("Layers", exact=True).fill("1e300")  # as many as the control allows
+    assert "LSTM" in live.get_by_role("row", name="1 MiB").inner_text()
+    assert "out of its range" in said(live)
+    live.get_by_label("Layers", exact=True).fill("1")
+    assert "out of its range" not in said(live)
     for kind in ("step", "train", "peak"):
         live.get_by_label("Show", exact=True).select_option(kind)
         assert live.get_by_role("img", name="recorded").is_visible()
         assert "one CPU, recorded 20" in said(live)
+        cached = live.get_by_role("row", name="attention with cache").count()
+        assert cached == (kind == "step")  # nothing is cached in training
     live.get_by_label("Show", exact=True).select_option("step")
     live.get_by_label("Tokens so far", exact=True).fill("20")
     assert "no layer was recorded at this length" in said(live)

@@ -33,6 +33,6 @@ test("half-lives", () => {
 
 test("shares in words", () => {
   const words = [[1, "100%"], [0.2146, "21%"], [0.0012, "0.12%"], [4.2e-19, "4 · 10⁻¹⁹"], [0, "nothing"],
-    [17.4, "17 times"], [8e7, "8 · 10⁷ times"]];
+    [17.4, "17 times"], [1.05, "105%"], [8e7, "8 · 10⁷ times"]];
   for (const [x, text] of words) assert.equal(live.shareWords(x).replaceAll("\u00a0", " "), text);
 });

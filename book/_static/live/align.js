@@ -17,31 +17,33 @@
 
     const END = "end";
     const name = (step) => step.phoneme ?? END;
-    const percent = (p) => `${Math.round(100 * p)}%`;
+    const { percent } = live;
 
     function draw() {
       const letters = [...word];
-      const [width, height] = [LEFT + letters.length * CELL + 60, TOP + Math.max(1, rows.length) * CELL + 4];
+      const room = (root.clientWidth - 24 - LEFT - 60) / letters.length; // a phone is narrow
+      const wide = Math.max(18, Math.min(CELL, Math.floor(room)));
+      const [right, height] = [LEFT + letters.length * wide, TOP + Math.max(1, rows.length) * CELL + 4];
       const written = rows.slice(0, shown).map(name).join(" ");
       const label = `Alignment of ${word || "no word"}: ${written || "nothing written yet"}`;
-      const svg = live.picture(width, height, label);
+      const svg = live.picture(right + 60, height, label);
       letters.forEach((letter, s) =>
-        svg.append(live.svg("text", { x: LEFT + s * CELL + CELL / 2, y: 19, "text-anchor": "middle" }, letter)));
+        svg.append(live.svg("text", { x: LEFT + (s + 0.5) * wide, y: 19, "text-anchor": "middle" }, letter)));
+      if (shown) svg.append(live.svg("text", { class: "quiet", x: right + 8, y: 19 }, "sure"));
       rows.forEach((step, t) => {
         const y = TOP + t * CELL;
         letters.forEach((_, s) => {
-          const x = LEFT + s * CELL;
-          svg.append(live.svg("rect", { class: "live-grid", x, y, width: CELL, height: CELL }));
+          const x = LEFT + s * wide;
+          svg.append(live.svg("rect", { class: "live-grid", x, y, width: wide, height: CELL }));
           if (t < shown)
             svg.append(live.svg("rect", {
-              x: x + 1, y: y + 1, width: CELL - 2, height: CELL - 2,
+              x: x + 1, y: y + 1, width: wide - 2, height: CELL - 2,
               style: `fill: var(--live-blue); fill-opacity: ${step.weights[s].toFixed(3)}`,
             }));
         });
         if (t < shown) {
           svg.append(live.svg("text", { x: LEFT - 8, y: y + 18, "text-anchor": "end" }, name(step)));
-          const right = LEFT + letters.length * CELL + 8;
-          svg.append(live.svg("text", { class: "quiet", x: right, y: y + 18 }, percent(step.p)));
+          svg.append(live.svg("text", { class: "quiet", x: right + 8, y: y + 18 }, percent(step.p)));
         }
       });
       scroll.replaceChildren(svg);
@@ -70,8 +72,9 @@
       word = [...typed].filter((c) => net.letters.includes(c)).join("");
       rows = word ? net.spell(word) : [];
       show(rows.length);
-      const dropped = [...typed].filter((c) => !net.letters.includes(c));
-      if (word && dropped.length) said.textContent += ` Left out: ${dropped.join(" ")} (it knows a to z).`;
+      const dropped = live.unique([...typed].filter((c) => !net.letters.includes(c)));
+      if (word && dropped) said.textContent += ` Left out: ${dropped} (it knows a to z).`;
+      said.textContent += live.full(input);
     }
     input.addEventListener("input", update);
     update();

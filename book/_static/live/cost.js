@@ -43,13 +43,15 @@
 
     const tokens = (n) => `${n.toLocaleString("en")} token${n === 1 ? "" : "s"}`;
     const style = (name) => STYLE[name] ?? ["red", "6 4"]; // a layer recorded since
-    const title = (name) => NAMES[name] ?? name;
+    const trained = () => kind.value === "train" || kind.value === "peak"; // without a cache
+    const title = (name) => (name === "attention" && trained() ? name : NAMES[name] ?? name);
     const three = (v) => Number(v.toPrecision(3));
     const microseconds = (v) => (v >= 1000 ? `${three(v / 1000)} ms` : `${three(v)} µs`);
 
     // Rows of {name, points, value}: what is drawn, and what it is at T tokens.
     function byFormula(T) {
-      const whole = (control) => Math.max(1, Math.round(Number(control.value)) || 1);
+      const whole = (control) =>
+        Math.max(1, Math.min(Number(control.max), Math.round(Number(control.value)) || 1));
       const given = { bytes: Number(bytes.value) };
       for (const [key, control] of Object.entries({ width, heads, shared, depth })) given[key] = whole(control);
       const powers = Array.from({ length: HIGH - LOW + 1 }, (_, k) => LOW + k);
@@ -82,8 +84,9 @@
       let rows;
       try {
         rows = formula ? byFormula(T) : asRecorded(kind.value, T);
-      } catch (error) {
-        said.textContent = `The key-value heads must divide the heads, and those the width (${error.message}).`;
+      } catch {
+        said.textContent = `The key-value heads (${shared.value}) must divide the heads (${heads.value}), and ` +
+          `the heads the width (${width.value}). The picture waits until they do.`;
         return;
       }
       const words = time ? microseconds : live.bytesWords;
@@ -118,6 +121,8 @@
       let text = `${tokens(T)}: no layer was recorded at this length.`;
       if (Number.isFinite(most))
         text = `${tokens(T)}: least ${words(least)} (${which(least)}), most ${words(most)} (${which(most)}).`;
+      if (formula && ![width, depth, heads, shared].every((control) => control.validity.valid))
+        text += " A size out of its range counts as the nearest whole number within.";
       if (!formula)
         text += " One layer of 128 features, a batch of one, " +
           `${machine.threads} thread of one CPU, recorded ${recorded}; ` +

@@ -23,7 +23,7 @@
       ),
       live.row(live.field("Scale", scale)),
       live.html("div", { class: "live-bars" }, live.html("div", {}, plane), picture),
-      live.keys([["|λ|ᵏ", "red"], ["real part of λᵏ, on a linear scale", "blue", true], ["σ(b)ᵏ", "green"]]),
+      live.keys([["|λ|ᵏ; as dots in the plane, λᵏ", "red"], ["real part of λᵏ, on a linear scale", "blue", true], ["σ(b)ᵏ", "green"]]),
       said,
     );
 
@@ -62,27 +62,29 @@
       const log = scale.value === "log";
       const limits = log ? [-8, 4] : [-1.3, 1.3];
       const plot = live.plot({
-        width: 400, x: [0, STEPS, "steps back, k", [0, 25, 50, 75, 100].map((v) => [v, `${v}`])],
+        width: 320, x: [0, STEPS, "steps back, k", [0, 25, 50, 75, 100].map((v) => [v, `${v}`])],
         y: [...limits, "share that is left", TICKS[scale.value]],
         label: `Memory and gradient over ${STEPS} steps, ${log ? "logarithmic" : "linear"} scale`,
       });
       const value = (v) => (log ? Math.log10(Math.max(v, 1e-30)) : v);
       const curve = (values) => values.map((v, n) => [n, value(v)]);
-      const inside = (points) => points.filter(([, v]) => v >= limits[0] && v <= limits[1]);
-      if (!log) plot.line(inside(curve(powers.map(([a]) => a))), "blue", "5 4");
-      plot.line(inside(curve(sizes)), "red");
-      plot.line(inside(curve(gates)), "green");
+      if (!log) plot.line(curve(powers.map(([a]) => a)), "blue", "5 4");
+      plot.line(curve(sizes), "red");
+      plot.line(curve(gates), "green");
       plot.curves.append(live.svg("path", {
         class: "live-grid live-mark", d: `M${plot.X(k)} ${plot.Y(limits[0])}V${plot.Y(limits[1])}`,
       }));
       picture.replaceChildren(plot.svg);
       const once = 360 / Math.abs(angle.value);
-      const turns = Number.isFinite(once) ? `, turning once in ${once.toFixed(1)} steps` : "";
+      const turns = r > 0 && Number.isFinite(once) ? `, turning once in ${once.toFixed(1)} steps` : "";
+      const after = `after ${k} step${k === 1 ? "" : "s"}`;
+      const left = (v) => {
+        const words = live.shareWords(v);
+        return `${after} ${words.endsWith("times") ? `there is ${words} as much` : `${words} is left`}`;
+      };
       said.textContent =
-        `|λ| = ${r.toFixed(3)}: ${live.halfLifeWords(r)}${turns}; after ${k} steps ` +
-        `${live.shareWords(sizes[k])} is left, of a memory as of a gradient. ` +
-        `Forget gate at σ(b) = ${f.toFixed(3)}: ${live.halfLifeWords(f)}; after ${k} steps ` +
-        `${live.shareWords(gates[k])} is left.`;
+        `|λ| = ${r.toFixed(3)}: ${live.halfLifeWords(r)}${turns}; ${left(sizes[k])}, of a memory as of a gradient. ` +
+        `Forget gate at σ(b) = ${f.toFixed(3)}: ${live.halfLifeWords(f)}; ${left(gates[k])}.`;
       root.liveState = { sizes, gates, lag: k };
     }
 

@@ -116,7 +116,7 @@
       const name = (q) => ({ " ": "space", "\n": "line end" })[net.characters[q]] ?? net.characters[q];
       return live.html("table", {}, live.html("caption", {}, title), live.html("tbody", {}, best.map((q) =>
         live.html("tr", {}, live.html("th", { scope: "row", class: "live-output" }, name(q)),
-          live.html("td", {}, `${Math.round(100 * p[q])}%`),
+          live.html("td", {}, live.percent(p[q])),
           live.html("td", { "aria-hidden": "true" }, live.html("span", { style: `width: ${100 * p[q]}%` }))))));
     }
 
@@ -131,7 +131,9 @@
         text += `. What was typed came as a surprise of ${surprise(traces.held).toFixed(2)} bits a letter`;
         if (held) text += `; with no gate held, of ${surprise(traces.free).toFixed(2)}`;
       }
-      said.textContent = `${text}.`;
+      const unknown = live.unique(letters.map((step) => step.character).filter((c) => !net.index.has(c)));
+      if (unknown) text += `. It has never read ${unknown}, and takes all such characters for the same`;
+      said.textContent = `${text}.${live.full(input)}`;
       canvas.setAttribute("aria-label", `${SHOWN[shown.value]} of ${net.H} units over ${count}`);
       legend.textContent = "ifo".includes(shown.value)
         ? "Above, one row a unit: red is open, above ½, blue is shut. Below, the chosen unit:"

@@ -46,6 +46,11 @@
       live.html("thead", {}, live.html("tr", {}, head.map((text) => live.html("th", { scope: "col" }, text)))),
       live.html("tbody", {}, rows.map(([first, ...rest]) =>
         live.html("tr", {}, live.html("th", { scope: "row" }, first), rest.map((text) => live.html("td", {}, text))))));
+  live.unique = (characters) => [...new Set(characters)].map((c) => ({ " ": "space", "\t": "tab" })[c] ?? c).join(" ");
+  live.percent = (p) => (p > 0 && p < 0.005 ? "<1%" : `${Math.round(100 * p)}%`);
+  // What is pasted may have been longer: the browser cuts it without a word.
+  live.full = (input) =>
+    (input.value.length < input.maxLength ? "" : ` There is room for ${input.maxLength} characters.`);
   live.status = () => live.html("p", { role: "status", class: "live-said" });
 
   live.picture = (width, height, label) =>
@@ -71,12 +76,17 @@
     const middle = (top + height - bottom) / 2;
     write(x[2], { x: (left + width - right) / 2, y: height - 4 });
     write(y[2], { x: 13, y: middle, transform: `rotate(-90 13 ${middle})` });
+    // what leaves the frame is cut there: without its points a line would lead across instead
+    const id = `live-${++serial}`;
+    const frame = { x: left - 2, y: top - 4, width: width - left - right + 4, height: height - top - bottom + 6 };
+    svg.append(live.svg("clipPath", { id }, live.svg("rect", frame)));
+    curves.setAttribute("clip-path", `url(#${id})`);
     svg.append(curves);
-    const inside = (v) => Math.max(top - 4, Math.min(height - bottom, v));
+    const near = (v) => Math.max(-99 * height, Math.min(99 * height, v));
     const line = (points, color, dash = null) =>
       curves.append(live.svg("path", {
         class: "live-line", "stroke-dasharray": dash, style: `stroke: var(--live-${color})`,
-        d: points.map(([a, b], k) => `${k ? "L" : "M"}${X(a).toFixed(1)} ${inside(Y(b)).toFixed(1)}`).join(""),
+        d: points.map(([a, b], k) => `${k ? "L" : "M"}${X(a).toFixed(1)} ${near(Y(b)).toFixed(1)}`).join(""),
       }));
     return { svg, X, Y, curves, line };
   };

@@ -39,7 +39,7 @@
   // A share in words: 0.037 -> "3.7%", 4e-9 -> "4 · 10⁻⁹", 12 -> "12 times".
   live.shareWords = (x) => {
     if (x >= 1.995) return `${x < 1e4 ? few(x) : power(x)} times`;
-    if (x >= 0.001) return `${Number((100 * x).toPrecision(2))}%`;
+    if (x >= 0.001) return `${Number((100 * x).toPrecision(x < 1 ? 2 : 3))}%`;
     return x === 0 ? "nothing" : power(x);
   };
 })();
