@@ -129,6 +129,20 @@ browser: book ## every page and every live picture in headless Chromium: desktop
 	@$(call say,Every page in Chromium)
 	COMPANION_SITE=_build/html COMPANION_BROWSER=1 $(PYTEST) -n $(JOBS) tests/browser
 
+# Beside the two commands, which do not need it.
+.PHONY: pdf
+pdf: can-print $(STAMP) ## the whole book as _build/book.pdf (needs Chromium)
+	@$(call say,Building the book as one page)
+	@trap 'rm -f conf.py' EXIT; $(BIN)/jupyter-book config sphinx . >/dev/null; rm -rf _build/print; \
+	PYTHONPATH=book/_ext $(BIN)/sphinx-build -q --keep-going -b singlehtml -d _build/.doctrees-print \
+	  -D nb_execution_cache_path=_build/.jupyter_cache . _build/print
+	@mv _build/print/book/intro.html _build/print/index.html
+	@$(call say,Printing it)
+	@t=$$(date +%s); $(BIN)/python tools/pdf.py _build/print _build/book.pdf; $(call took,pdf,$$t)
+# first of all: a browser that is missing is told before the chapters have run
+can-print: $(VENV)/.ok
+	@$(BIN)/python tools/pdf.py --check >/dev/null
+
 .PHONY: coverage
 coverage: $(VENV)/.ok ## unit tests with the package's coverage
 	$(PYTEST) -n $(JOBS) --cov=companion --cov-report=term-missing tests

@@ -62,7 +62,7 @@ def row(cells: Sequence[Sequence[nodes.Node]]) -> nodes.row:
 def cells(entry: DataSet) -> list[list[nodes.Node]]:
     """The row of one data set."""
     # not as code: code may break anywhere on narrow screens, a name must not
-    name = nodes.paragraph()
+    name = nodes.paragraph(classes=["data-set"])
     name += nodes.strong(text=entry.name)
     return [
         [name],
@@ -101,7 +101,14 @@ class Datasets(SphinxDirective):
         entries = [e for e in CATALOGUE.values() if kind in (None, e.kind)]
         if not entries:
             return lines("None yet.")
-        return [table(entries)]
+        result = table(entries)
+        for mark in result.findall(nodes.paragraph):
+            if "data-set" not in mark["classes"]:
+                continue
+            label = f"data-{mark.astext()}"  # where a chapter's stamp leads
+            mark["ids"], mark["names"] = [label], [label]
+            self.state.document.note_explicit_target(mark)
+        return [result]
 
 
 def setup(app: Any) -> dict[str, Any]:

@@ -227,7 +227,7 @@ class LinearCell(Cell):
 
     Nothing else waits: the same lines are one step, and all steps at once. Where each channel has
     many numbers of state, which are added up as soon as they are known, ``time.select`` scans and
-    reads them and keeps none (see :func:`companion.cells.linear.select`). What all give is
+    reads them and keeps none (see ``companion.cells.linear.select``). What all give is
     promoted: under autocast a float32 state stays float32, whatever v, a and b are.
 
     Example:

@@ -92,13 +92,21 @@ def test_page(tab, site, axe, path):
     assert not bad, "\n".join(bad)
 
 
-def test_search_finds_a_name(tab, site):
+@pytest.mark.parametrize(
+    "words, where",
+    [
+        ("peephole", "lstm_variants"),
+        ("Hadamard", "term-Hadamard-product"),
+        ("zero-order hold", "term-zero-order-hold"),
+        ("masked_softmax", "api.html#companion.attention.masked_softmax"),
+    ],
+)
+def test_search_finds_a_name(tab, site, words, where):
     page, bad = tab
     bad.clear()
-    page.goto(f"{site}/search.html?q=peephole", wait_until="load")
+    page.goto(f"{site}/search.html?q={words}", wait_until="load")
     page.wait_for_selector("ul.search li a")
-    found = [a.get_attribute("href") for a in page.query_selector_all("ul.search li a")]
-    assert any("lstm_variants" in href for href in found), found
+    page.wait_for_selector(f'ul.search li a[href*="{where}"]')
 
 
 def test_dark_is_dark(browser, site):
