@@ -11,8 +11,6 @@ from companion.exercises import (
     chapters,
     check_answer,
     heading,
-    names,
-    needed,
     read_exercises,
     taken,
 )
