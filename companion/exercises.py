@@ -15,14 +15,14 @@ import re
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from companion.slicing import names, needed
+from companion.slicing import names, needed, taken
 
 __all__ = [
     "Exercise",
@@ -234,18 +234,6 @@ class _Told(StringIO):
 
     def flush(self) -> None:
         self.screen.flush()
-
-
-def taken(answer: str) -> set[str]:
-    """The names that an answer takes from the chapter: not those that it binds before."""
-    read: set[str] = set()  # by a statement of the top level, while it may be the chapter's still
-    done: set[str] = set()
-    for node in ast.parse(answer).body:
-        source = ast.unparse(node)
-        symbols = symtable.symtable(source, "answer", "exec").get_symbols()
-        read |= {s.get_name() for s in symbols if s.is_referenced()} - done
-        done |= _always(source)
-    return names(answer)[1] - (done - read)
 
 
 @contextmanager

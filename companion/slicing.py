@@ -7,7 +7,19 @@ import builtins
 import symtable
 from collections.abc import Iterator, Sequence
 
-__all__ = ["names", "needed"]
+__all__ = ["names", "needed", "taken"]
+
+
+def taken(answer: str) -> set[str]:
+    """The names that an answer takes from the chapter: not those that it binds before."""
+    read: set[str] = set()  # by a statement of the top level, while it may be the chapter's still
+    done: set[str] = set()
+    for node in ast.parse(answer).body:
+        source = ast.unparse(node)
+        symbols = symtable.symtable(source, "answer", "exec").get_symbols()
+        read |= {s.get_name() for s in symbols if s.is_referenced()} - done
+        done |= _always(source)
+    return names(answer)[1] - (done - read)
 
 
 def names(source: str) -> tuple[set[str], set[str]]:

@@ -14,6 +14,7 @@ from companion.exercises import (
     read_exercises,
     taken,
 )
+from companion.slicing import names, needed
 
 ALL = {e.name: e for chapter in chapters() for e in read_exercises(chapter)}
 
