@@ -16,7 +16,7 @@ from companion.models import Backbone
 from companion.reproduce import cpu_generator, deterministic, seed_all
 from companion.train import Trainer
 
-SEEDS = range(3)
+SEEDS = range(5)
 KEYS, VALUES, PAIRS = 32, 8, 8
 T, LONGER, LONGEST = 20, 40, 200
 WEIGHTS, STEPS, BATCH, RATE, TESTED = 9000, 400, 32, 5e-3, 300
@@ -25,10 +25,26 @@ WEIGHTS, STEPS, BATCH, RATE, TESTED = 9000, 400, 32, 5e-3, 300
 class SignedMinGRUCell(MinGRUCell):
     """A minGRU whose gate is a tanh: from −1 to 1 in the place of 0 to 1."""
 
+    snap = False  # True: factors beyond ±0.8 count as ±1, about the same points
+
     def along(self, u: Tensor, h: Tensor, time: Time) -> tuple[Tensor, Tensor]:
         z, n = full(u).chunk(2, -1)
         z = torch.tanh(z)
-        return rounded(*time.scan(z, (1 - z.abs()) * self.candidate(n), h), u, h)
+        b = (1 - z.abs()) * self.candidate(n)
+        if self.snap:  # h − m becomes ±(h − m), where z m + b = m
+            far = z.abs() > 0.8
+            b = torch.where(far, torch.where(z < 0, 2 * b / (1 - z), 0.0), b)
+            z = torch.where(far, z.sign(), z)
+        return rounded(*time.scan(z, b, h), u, h)
+
+
+class UnsignedMinGRUCell(MinGRUCell):
+    """The same without the sign."""
+
+    def along(self, u: Tensor, h: Tensor, time: Time) -> tuple[Tensor, Tensor]:
+        z, n = full(u).chunk(2, -1)
+        z = torch.tanh(z).abs()
+        return rounded(*time.scan(z, (1 - z) * self.candidate(n), h), u, h)
 
 
 NEGATIVE: dict[str, Any] = {"deltanet": {"negative_eigenvalues": True}}
@@ -46,6 +62,7 @@ VARIANTS: dict[str, tuple[list[Any], dict[str, Any], str]] = {
     "gru_attention": (["gru", "attention"], {}, "gru, attention"),
     "attention_gru": (["attention", "gru"], {}, "attention, gru"),
 }
+AGAIN = ["gru_attention", "attention_gru", "gru_twice"]  # the lamp with as many seeds more
 
 
 class Reader(nn.Module):
@@ -122,21 +139,38 @@ def one_variant(name: str, seed: int) -> dict[str, float]:
         "state": numbers(state),
         "recall": right.float().mean().item(),
     }
+    return found | lamp(lamp_reader(words, options, seed))
+
+
+def lamp_reader(words: list[Any], options: dict[str, Any], seed: int) -> nn.Module:
     seed_all(seed)
-    model = reader([2], 2, words, options)
-    task = parity(STEPS * BATCH, T, seed=seed)
-    trained(model, task.x[..., None], task.y)
+    model, task = reader([2], 2, words, options), parity(STEPS * BATCH, T, seed=seed)
+    return trained(model, task.x[..., None], task.y)
+
+
+def lamp(model: nn.Module) -> dict[str, float]:
     task = parity(TESTED, LONGEST, seed=10_000)
     with torch.no_grad():
         right = (model(task.x[..., None]).argmax(-1) == task.y).float().mean(0)  # of each step
-    found["seen"] = right[:T].mean().item()
-    found["tracking"] = right[T:LONGER].mean().item()
-    found["long"] = right[LONGEST // 2 :].mean().item()
-    return found
+    return {
+        "seen": right[:T].mean().item(),
+        "tracking": right[T:LONGER].mean().item(),
+        "long": right[LONGEST // 2 :].mean().item(),
+    }
 
 
 def one_seed(seed: int) -> dict[str, float]:
-    return {f"{n}_{k}": v for n in VARIANTS for k, v in one_variant(n, seed).items()}
+    found = {f"{n}_{k}": v for n in VARIANTS for k, v in one_variant(n, seed).items()}
+    found["mingru_unsigned_seen"] = lamp(lamp_reader([UnsignedMinGRUCell], {}, seed))["seen"]
+    model = lamp_reader([SignedMinGRUCell], {}, seed)
+    SignedMinGRUCell.snap = True
+    found["mingru_snapped_long"] = lamp(model)["long"]
+    SignedMinGRUCell.snap = False
+    for name in AGAIN:
+        words, options, _ = VARIANTS[name]
+        more = lamp(lamp_reader(words, options, seed + len(SEEDS)))
+        found |= {f"{name}_{key}_again": more[key] for key in ("tracking", "long")}
+    return found
 
 
 MEASURED = {
@@ -155,14 +189,23 @@ if __name__ == "__main__":
         __file__,
         f"Recall of {PAIRS} bindings ({KEYS} keys, {VALUES} values, chance 1/{VALUES}) and parity "
         f"read to step {T} (chance 1/2): one block at E = 24 or two at E = 16, about {WEIGHTS} "
-        f"weights, {STEPS} Adam steps at {RATE:g} on batches of {BATCH} fresh sequences, gradient "
-        f"norm clipped at 1; {TESTED} new sequences.",
+        f"weights for recall and 8000 for parity, {STEPS} Adam steps at {RATE:g} on batches of "
+        f"{BATCH} fresh sequences, gradient norm clipped at 1; {TESTED} new sequences.",
         one_seed,
         SEEDS,
         {
             f"{name}_{key}": f"{what}, {text}"
             for name, (_, _, text) in VARIANTS.items()
             for key, what in MEASURED.items()
+        }
+        | {
+            "mingru_unsigned_seen": f"{MEASURED['seen']}, mingru, size of a gate from −1 to 1",
+            "mingru_snapped_long": f"{MEASURED['long']}, mingru, gate from −1 to 1, snapped",
+        }
+        | {
+            f"{name}_{key}_again": f"{MEASURED[key]}, {VARIANTS[name][2]}, seed + {len(SEEDS)}"
+            for name in AGAIN
+            for key in ("tracking", "long")
         },
     )
     print(path.name)

@@ -28,7 +28,8 @@ class RGLRUCell(LinearCell):
 
     with :math:`v_t = x_t` where D = H, else :math:`v_t = W x_t + b`. No gate sees the state: all
     steps can run at once. Where the recurrence gate :math:`r_t` is near 0 the state is kept and
-    the input ignored; the root keeps the size of the state, whatever the gate does.
+    the input ignored; the root keeps the size of the state, if :math:`r_t` does not depend on the
+    size of the input, and otherwise roughly.
 
     The decay is computed as :math:`\log a_t = -c\, r_t\, \mathrm{softplus}(-\Lambda)`, and
     :math:`1 - a_t^2` from it without a subtraction, in float32 or better: near 1 nothing is lost.
