@@ -123,7 +123,7 @@ lint: $(VENV)/.ok ## ruff, mypy, codespell, normal form of the notebooks, workfl
 unit: $(VENV)/.ok ## unit tests and doctests alone
 	$(PYTEST) -n $(JOBS) --doctest-modules companion tests
 
-# `make test` runs the same where Chromium is installed; here its absence is a failure.
+# Not part of `make test` yet: it takes minutes, and the largest page most of them.
 .PHONY: browser
 browser: book ## every page and every live picture in headless Chromium: desktop, phone, dark
 	@$(call say,Every page in Chromium)
