@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from companion.cells.base import stored_weight
 from companion.cells.linear import full
@@ -17,6 +17,7 @@ from companion.cells.matrix import (
     log_uniform,
     normed,
     split_heads,
+    start_window,
     unit,
 )
 from companion.checks import check_flag, check_sizes
@@ -117,8 +118,7 @@ class DeltaNetCell(MatrixCell):
         with torch.no_grad():
             stored_weight(self, "gain").fill_(1)
             if self.window > 1:
-                bound = self.window**-0.5
-                nn.init.uniform_(stored_weight(self, "weight_conv"), -bound, bound)
+                start_window(self)
             if self.gated:
                 stored_weight(self, "log_a").uniform_(1, 16).log_()
                 dt = stored_weight(self, "bias_dt")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from companion.cells.base import stored_weight
 from companion.cells.linear import LinearCell, Time, full, rounded
-from companion.cells.matrix import convolve, head_size
+from companion.cells.matrix import convolve, head_size, start_window
 from companion.cells.state_space import check_real
 from companion.checks import check_flag, check_size, check_sizes
 
@@ -196,10 +196,7 @@ class GriffinCell(LinearCell):
         """As every cell; then the window as a convolution's, the recurrence as of the RG-LRU."""
         super().reset_parameters()
         with torch.no_grad():
-            bound = self.window**-0.5
-            nn.init.uniform_(stored_weight(self, "weight_conv"), -bound, bound)
-            if self.bias:
-                nn.init.uniform_(stored_weight(self, "bias_conv"), -bound, bound)
+            start_window(self)
             _start_recurrence(self)
 
     def prepare(self, x: Tensor) -> Tensor:

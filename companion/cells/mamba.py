@@ -18,6 +18,7 @@ from companion.cells.matrix import (
     log_uniform,
     normed,
     split_heads,
+    start_window,
 )
 from companion.checks import check_flag, check_sizes
 
@@ -264,9 +265,7 @@ class Mamba2Cell(MatrixCell):
 
 def _start_window(cell: Any) -> None:
     """What both share: the window's weights, the step sizes, the skip."""
-    bound = cell.window**-0.5
-    nn.init.uniform_(stored_weight(cell, "weight_conv"), -bound, bound)
-    nn.init.uniform_(stored_weight(cell, "bias_conv"), -bound, bound)
+    start_window(cell)
     dt = stored_weight(cell, "bias_dt")
     dt.copy_(log_uniform(*STEP_SIZES, dt))
     stored_weight(cell, "skip").fill_(1)

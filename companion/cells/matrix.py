@@ -11,8 +11,9 @@ import math
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from companion.cells.base import stored_weight
 from companion.cells.linear import LinearCell, Time, _Step, full, widest
 from companion.checks import check_size
 
@@ -271,6 +272,14 @@ def unit(x: Tensor, eps: float = 1e-6) -> Tensor:
     """x over its length along the last dimension, in float32 or better."""
     y = full(x)
     return (y * torch.rsqrt(y.square().sum(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+def start_window(cell: Any) -> None:
+    """The weights of :func:`convolve` as a convolution of torch starts them; no gradient."""
+    bound = cell.window**-0.5
+    for name in ("weight_conv", "bias_conv"):
+        if getattr(cell, name, None) is not None:
+            nn.init.uniform_(stored_weight(cell, name), -bound, bound)
 
 
 def convolve(

@@ -123,7 +123,7 @@ def scan_steps(
     tracing = is_traced()
     if tracing and form not in (None, "loop"):
         raise ValueError(f"form: {form!r} cannot run this: tracing records the loop instead")
-    if tracing or _is_batched(a, b, h0):
+    if tracing or any(map(is_old_batched, (a, b, h0))):  # it knows no rule of ours
         return plain(a, b, h0, reverse=reverse)
     form = form or pick(b)
     h, last, _ = Scan.apply(a, b, h0, reverse, form)
@@ -263,11 +263,6 @@ def _recorded(
 def _before(h: Tensor, h0: Tensor, reverse: bool) -> Tensor:
     """The state each step starts from."""
     return torch.cat([h[1:], h0[None]] if reverse else [h0[None], h[:-1]])
-
-
-def _is_batched(*tensors: Tensor) -> bool:
-    """Whether the old vmap, which knows no rule of ours, hides a batch in one of these."""
-    return any(is_old_batched(t) for t in tensors)
 
 
 def _check(a: Any, b: Any, h0: Any, form: Any) -> None:
