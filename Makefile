@@ -23,6 +23,7 @@ export COMPANION_DEVICE ?= cpu
 
 STAMP    := _build/.chapters-$(COMPANION_DEVICE)
 START    := $(shell date +%s)
+comma     := ,
 took      = printf '   %s: %s s\n' "$(1)" $$(( $$(date +%s) - $(2) ))
 say       = printf '\n== %s\n' "$(1)"
 CHAPTERS := $(sort $(wildcard book/*.ipynb))
@@ -54,14 +55,15 @@ BUILD_SITE = $(BIN)/jupyter-book build -q . -W -n --keep-going --all > _build/si
 CHAPTERS_VERDICT = grep -qx 0 $(STAMP)
 
 .PHONY: test
-test: lint $(STAMP) ## lint, types, spelling, chapters (strict nbval), site, unit tests, doctests, contract
+test: lint $(STAMP) ## lint, types, spelling, chapters (strict nbval), site, pages in Chromium, unit tests, doctests
 	@$(call say,Chapters: outputs against the stored ones (last execution))
 	@$(CHAPTERS_VERDICT) || { tail -n 80 _build/chapters.log; rm -f $(STAMP); \
 	  echo 'nbval failed (above; whole report in _build/chapters.log)'; exit 1; }
 	@tail -n 1 _build/chapters.log
 	@$(call say,Building the site)
 	@t=$$(date +%s); rm -rf _build/html _build/.doctrees; $(BUILD_SITE); $(call took,site,$$t)
-	@$(call say,Unit tests and doctests)
+	@$(call say,Unit tests$(comma) doctests$(comma) and every page in Chromium)
+	@$(BIN)/python tools/chromium.py >/dev/null || [ -n "$${COMPANION_BROWSER:-}" ] || echo '   Left out: the pages in a browser.'
 	@COMPANION_SITE=_build/html $(PYTEST) -n $(JOBS) --doctest-modules companion tests
 	@printf '\n'; $(call took,make test,$(START))
 
@@ -123,15 +125,15 @@ lint: $(VENV)/.ok ## ruff, mypy, codespell, normal form of the notebooks, workfl
 unit: $(VENV)/.ok ## unit tests and doctests alone
 	$(PYTEST) -n $(JOBS) --doctest-modules companion tests
 
-# Not part of `make test` yet: it takes minutes, and the largest page most of them.
+# `make test` does this as well where Chromium is installed; here it must be.
 .PHONY: browser
-browser: book ## every page and every live picture in headless Chromium: desktop, phone, dark
+browser: can-browse book ## every page and every live picture in headless Chromium: desktop, phone, dark
 	@$(call say,Every page in Chromium)
 	COMPANION_SITE=_build/html COMPANION_BROWSER=1 $(PYTEST) -n $(JOBS) tests/browser
 
 # Beside the two commands, which do not need it.
 .PHONY: pdf
-pdf: can-print $(STAMP) ## the whole book as _build/book.pdf (needs Chromium)
+pdf: can-browse $(STAMP) ## the whole book as _build/book.pdf (needs Chromium)
 	@$(call say,Building the book as one page)
 	@trap 'rm -f conf.py' EXIT; $(BIN)/jupyter-book config sphinx . >/dev/null; rm -rf _build/print; \
 	PYTHONPATH=book/_ext $(BIN)/sphinx-build -q --keep-going -b singlehtml -d _build/.doctrees-print \
@@ -140,8 +142,8 @@ pdf: can-print $(STAMP) ## the whole book as _build/book.pdf (needs Chromium)
 	@$(call say,Printing it)
 	@t=$$(date +%s); $(BIN)/python tools/pdf.py _build/print _build/book.pdf; $(call took,pdf,$$t)
 # first of all: a browser that is missing is told before the chapters have run
-can-print: $(VENV)/.ok
-	@$(BIN)/python tools/pdf.py --check >/dev/null
+can-browse: $(VENV)/.ok
+	@$(BIN)/python tools/chromium.py >/dev/null
 
 .PHONY: coverage
 coverage: $(VENV)/.ok ## unit tests with the package's coverage

@@ -1,4 +1,4 @@
-"""Ways into the book: a chapter's stamp, links between chapters and the API page, the PDF."""
+"""Ways into the book: a chapter's stamp, links between chapters and the API page, the pdf."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+import chromium
+import pdf
 import pytest
 
 pytest.importorskip("sphinx")
@@ -26,7 +28,6 @@ def module(path: str) -> ModuleType:
 STAMP = module("book/_ext/stamp.py")
 LINKS = module("book/_ext/in_the_book.py")
 PRINTED = module("book/_ext/printed.py")
-PDF = module("tools/pdf.py")
 
 
 def notebook(folder: Path, *cells: tuple[str, str]) -> Path:
@@ -107,14 +108,14 @@ def test_one_anchor_for_two():
         assert PRINTED.one_page(same) == same
 
 
-def test_pdf_says_what_it_lacks(monkeypatch):
+def test_a_missing_browser_is_told(monkeypatch):
     monkeypatch.delenv("CHROMIUM", raising=False)
-    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(chromium, "NAMES", ("nothing-of-this-name",))
     with pytest.raises(SystemExit, match="apt install chromium"):
-        PDF.chromium()
+        chromium.need()
     monkeypatch.setenv("CHROMIUM", "nothing-of-this-name")
     with pytest.raises(SystemExit, match="nothing-of-this-name is no program"):
-        PDF.chromium()
+        chromium.need()
 
 
 PAGE = """<!doctype html><html><body><article>
@@ -132,18 +133,17 @@ PAGE = """<!doctype html><html><body><article>
 
 def test_pdf_of_a_small_page(tmp_path):
     pytest.importorskip("playwright")
-    try:
-        PDF.chromium()
-    except SystemExit as why:
-        pytest.skip(str(why))
+    pikepdf = pytest.importorskip("pikepdf")
+    if not chromium.find():
+        pytest.skip("Chromium is not installed")
     (tmp_path / "index.html").write_text(PAGE, encoding="utf-8")
-    facts = PDF.print_page(tmp_path, tmp_path / "book.pdf")
+    facts = pdf.print_page(tmp_path, tmp_path / "book.pdf")
     assert facts["dead"] == ["nowhere"], "every other link has one place to lead to"
     assert (facts["set"], facts["wanted"], facts["errors"]) == (0, 0, 0)
-    pdf = (tmp_path / "book.pdf").read_bytes()
-    assert pdf.startswith(b"%PDF-")
-    assert re.findall(rb"/Type /Pages\s+/Count (\d+)", pdf)[-1] == b"3", "a chapter a page"
-    assert b"/Outlines" in pdf
+    with pikepdf.open(tmp_path / "book.pdf") as made:
+        assert len(made.pages) == facts["pages"] == 3, "a chapter a page"
+        assert {"/Outlines", "/StructTreeRoot", "/Lang"} <= made.Root.keys()
+    assert [p.name for p in tmp_path.iterdir() if "pdf" in p.name] == ["book.pdf"]
 
 
 def test_pdf_is_no_part_of_the_two_commands():

@@ -198,8 +198,12 @@ def test_workflows_cover_what_the_readme_promises():
     low, high = re.findall(r"3\.(\d+)", PROJECT["requires-python"])
     promised = [f"3.{minor}" for minor in range(int(low), int(high))]
     assert flows["tests"]["jobs"]["cpu"]["strategy"]["matrix"]["python"] == promised
+    for flow in flows.values():  # a page nobody opened in a browser is not checked
+        steps = [s for job in flow["jobs"].values() for s in job["steps"]]
+        tests = [s for s in steps if s.get("run", "").endswith(" test")]
+        assert all(s["env"]["COMPANION_BROWSER"] == "1" for s in tests)
     assert "schedule" in flows["weekly"][True]  # YAML reads the key `on` as true
-    weekly = {"newest", "sphinx", "torchtext", "peers", "studies", "links"}
+    weekly = {"newest", "sphinx", "pdf", "torchtext", "peers", "studies", "links"}
     assert set(flows["weekly"]["jobs"]) == weekly
 
 

@@ -4,20 +4,16 @@
 
     python tools/pdf.py _build/print _build/book.pdf
 
-Chromium is found by its name, or named by CHROMIUM. It sees this machine alone.
+Chromium is found as tools/chromium.py finds it. It sees this machine alone.
 """
 
 from __future__ import annotations
 
-import functools
-import http.server
-import os
-import shutil
 import sys
-import threading
 from pathlib import Path
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+import chromium
+
 FOOTER = (
     '<div style="font-size: 8px; width: 100%; text-align: center; color: #555">'
     '<span class="pageNumber"></span></div>'
@@ -110,52 +106,29 @@ FIT = r"""() => { let n = 0;
   return n; }"""
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-def chromium() -> str:
-    """The browser's path, or the end with a word on how to get it."""
-    asked = os.environ.get("CHROMIUM")
-    found = shutil.which(asked) if asked else next(filter(None, map(shutil.which, NAMES)), None)
-    if not found:
-        what = (
-            f"CHROMIUM={asked} is no program" if asked else f"none of {', '.join(NAMES)} is here"
-        )
-        sys.exit(f"make pdf: it prints with Chromium, and {what} (apt install chromium)")
-    return found
-
-
 def print_page(source: Path, target: Path) -> dict:
     """Print ``source/index.html``; what was found on the way."""
-    path = chromium()
+    path = chromium.need()
     try:
+        import pikepdf
         from playwright.sync_api import sync_playwright
-    except ImportError:
-        sys.exit("make pdf: it needs the package playwright (pip install -e '.[test]')")
-    args = ["--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
-    if getattr(os, "geteuid", lambda: 1)() == 0:  # Chromium has no sandbox for root
-        args.append("--no-sandbox")
-    handler = functools.partial(Quiet, directory=str(source))
-    with (
-        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
-        sync_playwright() as p,
-    ):
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        browser = p.chromium.launch(executable_path=path, args=args)
+    except ImportError as why:
+        sys.exit(f"make pdf: it needs the package {why.name} (pip install -e '.[test]')")
+    loose = target.with_suffix(".loose.pdf")
+    with chromium.serve(source) as address, sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=path, args=chromium.ARGS)
         page = browser.new_page(viewport={"width": WIDTH, "height": 1000})
         page.set_default_timeout(600_000)
         # paper has no live pictures: without their scripts their stills stay
         page.route("**/_static/live/*.js", lambda route: route.abort())
         page.emulate_media(media="print", color_scheme="light", reduced_motion="reduce")
-        page.goto(f"http://127.0.0.1:{server.server_port}/index.html", wait_until="load")
+        page.goto(f"{address}/index.html", wait_until="load")
         page.evaluate("() => window.MathJax?.startup?.promise")
         page.add_style_tag(content=CSS)
         facts = page.evaluate(READY)
         facts["narrower"] = page.evaluate(FIT)
         page.pdf(
-            path=target,
+            path=loose,
             prefer_css_page_size=True,
             outline=True,
             tagged=True,
@@ -165,7 +138,17 @@ def print_page(source: Path, target: Path) -> dict:
             footer_template=FOOTER,
         )
         browser.close()
-        server.shutdown()
+    # Chromium writes the tags, which a screen reader follows, uncompressed: half of the file
+    with pikepdf.open(loose) as made:
+        made.save(
+            target.with_suffix(".part"),
+            object_stream_mode=pikepdf.ObjectStreamMode.generate,
+            compress_streams=True,
+            recompress_flate=True,
+        )
+        facts["pages"] = len(made.pages)
+    target.with_suffix(".part").replace(target)
+    loose.unlink()
     return facts
 
 
@@ -175,15 +158,15 @@ def main(source: Path, target: Path) -> None:
         target.unlink()
         sys.exit(f"make pdf: mathematics: {facts}")
     size = target.stat().st_size / 1e6
-    print(f"{target}: {size:.1f} MB, {facts['set']} formulas, {len(facts['dead'])} dead links")
+    print(
+        f"{target}: {facts['pages']} pages, {size:.1f} MB, {facts['set']} formulas, "
+        f"{len(facts['dead'])} dead links"
+    )
     if facts["dead"]:
         print("  dead:", ", ".join(facts["dead"][:20]))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2 and sys.argv[1] == "--check":
-        print(chromium())
-    elif len(sys.argv) == 3:
-        main(Path(sys.argv[1]), Path(sys.argv[2]))
-    else:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
