@@ -137,7 +137,10 @@ class LSTM(_TorchLayer):
         bidirectional: whether to run both directions.
         proj_size: size P of a projected output; 0: none.
         device, dtype: of the weights.
-        peephole, coupled, layer_norm, forget_gate: options of the cell.
+        peephole: whether the gates see the cell state as well.
+        coupled: whether the input gate is one minus the forget gate.
+        layer_norm: whether the gates' sums and the cell state are normalized.
+        forget_gate: whether there is one; without it the cell state only adds up.
         forget_bias: start value of each forget gate's bias, in one vector, the other being 0.
         chrono: longest lag that the gates should remember at the start; see the cell.
         recurrent_init: how each gate's block of ``weight_hh`` starts.

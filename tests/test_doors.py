@@ -48,6 +48,14 @@ def test_stamp_counts_prose_alone(tmp_path):
     assert STAMP.facts(path)["minutes"] == 5
 
 
+def test_stamp_counts_code_to_be_seen(tmp_path):
+    path = notebook(tmp_path, ("code", "x = 1\n\n" * 31), ("code", "plot\n" * 50))
+    made = json.loads(path.read_text(encoding="utf-8"))
+    made["cells"][1]["metadata"]["tags"] = ["hide-input"]
+    path.write_text(json.dumps(made), encoding="utf-8")
+    assert STAMP.facts(path)["lines"] == 30
+
+
 def test_stamp_names_data_and_studies_once_in_order(tmp_path):
     code = 'data.load("weather"); load("ag_news"); torch.load("x.pt"); load("weather")\n'
     code += 'recorded("b/one"); recorded(f"a/{n}"); recorded("b/two")'

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 import companion
+from companion import look
 from companion.attention import CausalAttention
 from companion.models import AttentionDecoder, Encoder, LanguageModel, Seq2Seq
 from companion.run.scan import scan
@@ -259,6 +260,30 @@ def test_scripts_are_plain():
         assert hosts <= {"http://www.w3.org"}, path  # the name space of SVG
     # all share one object: a name that is given twice would break the picture that loads both
     assert len(defined) > 20 and len(defined) == len(set(defined))
+
+
+def luminance(color: str) -> float:
+    c = np.array([int(color[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+    c = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    return float(c @ [0.2126, 0.7152, 0.0722])
+
+
+def test_colors_are_the_book_s():
+    """A layer has the color of the figures, in a shade to be seen on the theme's surface."""
+    cost = (LIVE / "cost.js").read_text(encoding="utf-8")
+    style = re.search(r"const STYLE = \{(.+?)\};", cost, re.S)
+    assert style
+    found = dict(re.findall(r"(\w+): \[\"(\w+)\"", style[1]))
+    assert {name: look.PALETTE[found[name]] for name in look.COLORS} == look.COLORS
+    css = (LIVE / "live.css").read_text(encoding="utf-8")
+    light, dark = css.split('html[data-theme="dark"] .live', 1)
+    for part, surface in ((light, "#f3f4f5"), (dark, "#29313d")):
+        shades = dict(re.findall(r"--live-(\w+): (#\w{6})", part))
+        assert shades.keys() == look.PALETTE.keys() - {"black"}  # the text's color, in both
+        assert len(set(shades.values())) == len(shades)
+        for shade in shades.values():
+            darker, lighter = sorted((luminance(surface), luminance(shade)))
+            assert (lighter + 0.05) / (darker + 0.05) >= 3, shade
 
 
 def test_extension_adds_scripts_in_order():

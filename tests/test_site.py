@@ -106,6 +106,16 @@ def test_no_style_loads_from_another_host():
         assert not re.findall(r"""(?:url\(|@import) *["']?(?:https?:)?//[^)"']*""", text), path
 
 
+def test_chinese_has_a_font():
+    """A machine without any shows boxes, in the browser and in the PDF; see tools/vendor_cjk.py."""
+    fonts = pytest.importorskip("fontTools.ttLib")
+    import vendor_cjk
+
+    font = fonts.TTFont(vendor_cjk.TARGET / "cjk.woff")
+    assert len(vendor_cjk.characters()) > 200
+    assert set(map(ord, vendor_cjk.characters())) <= set(font.getBestCmap())
+
+
 def test_mathematics_and_its_fonts_are_local():
     mathjax = SITE / "_static/mathjax"
     assert (mathjax / "tex-chtml.js").stat().st_size > 500_000

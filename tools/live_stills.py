@@ -13,6 +13,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
+from matplotlib.colors import LinearSegmentedColormap
 
 from companion import look
 from companion.models import AttentionDecoder, Encoder, LanguageModel, Seq2Seq, generate
@@ -20,6 +21,7 @@ from companion.train import load_weights, read_config
 
 BOOK = Path(__file__).parents[1] / "book"
 TEXT, WORD, STEPS = "What is a king without a crown?", "freightliner", 100
+BLUE, ORANGE, GREEN = "#0072b2", "#b8500a", "#00724f"  # of live.css, on a light page
 
 
 def gates() -> Any:
@@ -38,9 +40,10 @@ def gates() -> Any:
         _, state = model(torch.tensor([[place]]), state)
     fig, ax = look.figure(height=2.8)
     tiles = torch.stack(rows[1:]).T
-    _ = ax.imshow(tiles, aspect="auto", cmap="RdBu_r", vmin=0, vmax=1, interpolation="none")
+    shades = LinearSegmentedColormap.from_list("gates", [BLUE, "white", ORANGE])
+    _ = ax.imshow(tiles, aspect="auto", cmap=shades, vmin=0, vmax=1, interpolation="none")
     _ = ax.set_xticks(range(len(TEXT)), TEXT.replace(" ", "␣"))
-    _ = ax.set(ylabel="unit", title="forget gates: red is open, blue is shut")
+    _ = ax.set(ylabel="unit", title="forget gates: orange is open, blue is shut")
     ax.grid(False)
     return fig
 
@@ -48,11 +51,12 @@ def gates() -> Any:
 def flow() -> Any:
     fig, ax = look.figure(height=2.6)
     k = torch.arange(STEPS + 1.0)
-    for factor, label in ((0.95, "|λ| = 0.95"), (1.0, "|λ| = 1"), (1.02, "|λ| = 1.02")):
-        _ = ax.plot(k, factor**k, label=label)
-    for bias in (1.0, 3.0):
+    for factor, style in ((0.95, "-"), (1.0, "--"), (1.02, ":")):
+        _ = ax.plot(k, factor**k, style, color=ORANGE, label=f"|λ| = {factor:g}")
+    for bias, style in ((1.0, "-"), (3.0, "--")):
         f = torch.sigmoid(torch.tensor(bias))
-        _ = ax.plot(k, f**k, label=f"forget bias {bias:g}: σ(b) = {f:.3f}")
+        label = f"forget bias {bias:g}: σ(b) = {f:.3f}"
+        _ = ax.plot(k, f**k, style, color=GREEN, label=label)
     _ = ax.set(yscale="log", ylim=(1e-8, 1e2), xlabel="steps back, k", ylabel="share that is left")
     _ = ax.legend(loc="lower right")
     return fig
@@ -69,8 +73,9 @@ def align() -> Any:
     said = [config["phonemes"][t - 2] for t in written.tokens] + ["end"]
     assert written.weights is not None
     fig, ax = look.figure(height=3.4)
+    shades = LinearSegmentedColormap.from_list("weights", ["white", BLUE])
     _ = ax.imshow(
-        written.weights, cmap="Blues", vmin=0, vmax=1, interpolation="none", aspect="auto"
+        written.weights, cmap=shades, vmin=0, vmax=1, interpolation="none", aspect="auto"
     )
     _ = ax.set_xticks(range(len(WORD)), list(WORD))
     _ = ax.set_yticks(range(len(said)), said)
@@ -82,14 +87,14 @@ def cost() -> Any:
     study = json.loads((BOOK / "studies/bench_scaling.json").read_text(encoding="utf-8"))
     fig, ax = look.figure(height=2.8)
     T = [256, 1024, 4096, 16384]
-    for name, style in (("gru", "o-"), ("lstm", "v-"), ("attention", "s-"), ("mamba", "D-")):
-        if f"{name} state 256" in study["results"]:
-            held = [study["results"][f"{name} state {n}"]["values"][0] for n in T]
-            _ = ax.plot(T, held, style, label=name)
+    shown = ("gru", "GRU", "o-"), ("lstm", "LSTM", "v-"), ("mamba", "Mamba", "D-")
+    for name, label, style in (*shown, ("attention", "attention with cache", "s-")):
+        held = [study["results"][f"{name} state {n}"]["values"][0] for n in T]
+        _ = ax.plot(T, held, style, color=look.COLORS[name], label=label)
     _ = ax.set(xscale="log", yscale="log", xlabel="tokens so far", ylabel="state, KiB")
     _ = ax.set_xticks(T, T)
     ax.minorticks_off()
-    _ = ax.legend()
+    _ = ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4)
     return fig
 
 

@@ -162,10 +162,10 @@ class ClaimsCounts(Rows):
         ran = len(rows) - cited - waiting
         unread = sum(row.get("source_opened") is False for row in rows)
         text = (
-            f"{len(rows)} rows, {two} of them with two verdicts. {ran} are "
-            f"measured in a chapter, {waiting} will be in chapters to come, {cited} rest on a "
-            f"citation. In {unread} rows a source is cited by its bibliographic record, without "
-            "having been opened."
+            f"{len(rows)} rows, {two} of them with two verdicts. {ran} are measured in a chapter, "
+            + (f"{waiting} will be in chapters to come, " if waiting else "")
+            + f"{cited} rest on a citation. In {unread} rows a source is cited by its "
+            "bibliographic record, without having been opened."
         )
         table = self.table(["Verdict", "Rows", "Meaning"], [20, 10, 70], body, "claims-counts")
         return [table, *self.parse(text)]

@@ -1,7 +1,7 @@
 """Sphinx extension: a line under each chapter's title, and how to run the chapter.
 
-The line says how long the chapter takes to read, how long it ran when this site was built, and
-what data it loads. Folded below stands how to run it.
+The line says how long the text takes to read, how much code there is to see, how long it ran when
+this site was built, and what data it loads. Folded below stands how to run it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,23 @@ NO_PROSE = re.compile(r"^(`{3,}|\$\$).*?^\1`*$|^:[\w-]+:.*$", re.M | re.S)
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """Minutes to read, in fives; names of data sets and of studies, in the chapter's order."""
+    """Minutes of text, in fives; lines of code that are not folded, in tens; names of data sets
+    and of studies, in the chapter's order."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     text = {
         kind: "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == kind)
         for kind in ("markdown", "code")
     }
     words = len(re.findall(r"\b[^\W\d_]{2,}", NO_PROSE.sub("", text["markdown"])))
+    shown = [
+        line
+        for c in cells
+        if c["cell_type"] == "code" and "hide-input" not in c["metadata"].get("tags", [])
+        for line in "".join(c["source"]).splitlines()
+        if line.strip()
+    ]
     return {
+        "lines": 10 * round(len(shown) / 10),
         "minutes": max(5, 5 * round(words / WORDS_A_MINUTE / 5)),
         # load takes "ag_news" for "ag-news"
         "data": list(dict.fromkeys(n.replace("_", "-") for n in LOADS.findall(text["code"]))),
@@ -46,7 +55,8 @@ def _ref(name: str, docname: str) -> addnodes.pending_xref:
 
 
 def _line(known: dict[str, Any], seconds: float | None, docname: str) -> nodes.paragraph:
-    line = nodes.paragraph("", f"{known['minutes']} min to read", classes=["stamp"])
+    what = f"{known['minutes']} min of text · {known['lines']} lines of code"
+    line = nodes.paragraph("", what, classes=["stamp"])
     if seconds is not None:
         line += nodes.Text(f" · ran in {max(1, round(seconds))} s")
     if known["data"]:

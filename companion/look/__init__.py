@@ -20,10 +20,11 @@ from companion.look.report import Finding, Report
 from companion.look.shapes import ShapeLedger, shapes
 from companion.look.source import show_source
 from companion.look.studies import run_study, write_study
-from companion.look.style import LINESTYLES, MARKERS, PALETTE, figure, use_style
+from companion.look.style import COLORS, LINESTYLES, MARKERS, PALETTE, figure, use_style
 from companion.reproduce import default_device, deterministic, seed_all
 
 __all__ = [
+    "COLORS",
     "Finding",
     "GradientFlow",
     "JacobianNorms",

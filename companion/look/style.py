@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["LINESTYLES", "MARKERS", "PALETTE", "figure", "use_style"]
+__all__ = ["COLORS", "LINESTYLES", "MARKERS", "PALETTE", "figure", "use_style"]
 
 # Okabe and Ito (2008), without the yellow that vanishes on white. Neighbors among the first five
 # differ in lightness by 15 or more (L* 46, 71, 0, 54, 70, 58, 61); line styles part the others.
@@ -17,6 +17,15 @@ PALETTE = {
     "green": "#009E73",
     "purple": "#CC79A7",
 }
+# A layer has one color wherever layers are compared, by its word as in Recurrence or Backbone.
+COLORS = {
+    "rnn": PALETTE["black"],
+    "gru": PALETTE["blue"],
+    "lstm": PALETTE["sky"],
+    "attention": PALETTE["vermillion"],
+    "mamba": PALETTE["green"],
+    "retnet": PALETTE["purple"],
+}
 LINESTYLES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 WIDTHS = {"text": 6.4, "half": 3.2}  # inches
@@ -26,9 +35,12 @@ def use_style() -> None:
     """Set matplotlib's defaults to the book's: palette, line styles, sizes, white ground.
 
     Colors and line styles are cycled together, so that two curves stay apart without color.
-    For points take ``MARKERS`` in the same order.
+    For points take ``MARKERS`` in the same order. A figure that compares layers takes
+    ``color=COLORS[word]`` instead, so that each keeps its color.
 
     Example:
+        >>> COLORS["gru"] == PALETTE["blue"]
+        True
         >>> use_style()
         >>> import matplotlib as mpl
         >>> mpl.rcParams["image.cmap"]

@@ -55,13 +55,15 @@ def test_gates(visit):
     page, live = visit("gates")
     box = live.get_by_label("Type here")
     box.fill("")
-    assert said(live).startswith("0 letters")
+    assert said(live) == "Type something. Below are the letters that are likely to begin a line."
     box.press_sequentially("Good morrow, my lor")
     assert said(live).startswith("19 letters; forget gate f: mean 0.")
     trace = "() => document.querySelector('.live').liveTrace().map(s => s.character).join('')"
     assert page.evaluate(trace) == "\nGood morrow, my lor"
     first = live.get_by_role("row").first.inner_text().split()
     assert first[0] == "d" and int(first[1].rstrip("%")) > 50  # lord
+    hold = live.get_by_label("Hold f at").get_by_role("option")
+    assert hold.all_inner_texts() == ["free", "0", "¼", "½", "¾", "1"]
     free = float(re.search(r"surprise of ([\d.]+) bits", said(live))[1])
     live.get_by_label("Hold f at").select_option("0")
     assert "mean 0.00 over all units" in said(live)
@@ -73,7 +75,10 @@ def test_gates(visit):
     live.get_by_label("in", exact=True).select_option("one")
     live.get_by_label("Unit", exact=True).fill("7")
     assert "0.00 in unit 7" in said(live) and "mean 0.00" not in said(live)
+    live.locator("canvas").click(position={"x": 5, "y": 20 + 3 * 9 + 1})  # above them, the letters
+    assert live.get_by_label("Unit", exact=True).input_value() == "9"
     live.get_by_label("Hold f at").select_option("")
+    assert live.get_by_text("orange is open").is_visible()
     live.get_by_label("Show", exact=True).select_option("c")
     assert "cell state c: mean" in said(live) and "no gate held" not in said(live)
     box.fill("né\t漢 é")
@@ -137,6 +142,35 @@ def test_flow(visit):
     visit.finished(page)
 
 
+def test_flow_by_touch(visit):
+    page, live = visit("flow")
+    if page.evaluate("navigator.maxTouchPoints") == 0:
+        pytest.skip("no finger here")
+    plane = live.get_by_role("img", name="can be dragged, or moved")
+    plane.scroll_into_view_if_needed()
+    top, box = page.evaluate("scrollY"), plane.bounding_box()
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    start = live.locator(".live-handle").bounding_box()
+    assert start["width"] >= 24
+    at = start["x"] + start["width"] / 2, start["y"] + start["height"] / 2
+    aim = middle[0], middle[1] - box["height"] * 0.25 / 1.3  # |λ| = 0.5, straight up
+    finger = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *points: tuple[float, float]) -> None:
+        here = [{"x": x, "y": y} for x, y in points]
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": here})
+
+    touch("touchStart", at)
+    for k in range(1, 11):
+        touch("touchMove", tuple(a + (b - a) * k / 10 for a, b in zip(at, aim, strict=True)))
+    touch("touchEnd")
+    assert abs(float(live.get_by_label("Size of the eigenvalue").input_value()) - 0.5) < 0.03
+    assert abs(float(live.get_by_label("Angle").input_value()) - 90) < 4
+    assert page.evaluate("scrollY") == top  # the page stays where it is
+    assert live.get_by_label("Lag").bounding_box()["height"] >= 24  # sliders, too, for fingers
+    visit.finished(page)
+
+
 def test_align(visit):
     page, live = visit("align")
     live.get_by_label("A word").fill("cat")
@@ -149,10 +183,17 @@ def test_align(visit):
     assert live.get_by_role("img", name="Alignment of cat: K AE").is_visible()
     live.get_by_role("button", name="All").click()
     assert said(live).startswith("cat: K AE T end.")
-    live.get_by_label("A word").fill("Ça çç a")
-    assert said(live).endswith("Left out: ç space (it knows a to z).")
-    live.get_by_label("A word").fill("a" * 24)
-    assert said(live).endswith("There is room for 24 characters.")
+    assert "stopped" not in said(live)
+    live.get_by_label("A word").fill("Ünï ç7")  # a letter without its marks
+    assert said(live).startswith("unic: ") and said(live).endswith(
+        "Left out: space 7 (it knows a to z)."
+    )
+    live.get_by_label("A word").fill("antidisestablishmentaria")
+    stopped = "It was stopped after 30 phonemes: it did not find the end."
+    assert said(live).endswith(f"{stopped} There is room for 24 characters.")
+    live.get_by_role("button", name="From the start").click()
+    live.get_by_role("button", name="Next phoneme").click()
+    assert "Step 1:" in said(live) and "stopped" not in said(live)
     live.get_by_label("A word").fill("freightliner")  # all its letters in sight, on a phone too
     assert live.get_by_role("region").evaluate("e => e.scrollWidth - e.clientWidth") <= 0
     live.get_by_label("A word").fill("")
@@ -162,6 +203,8 @@ def test_align(visit):
 
 def test_cost(visit):
     page, live = visit("cost")
+    sizes = live.get_by_label("Bytes a number").get_by_role("option")
+    assert [text[0] for text in sizes.all_inner_texts()] == ["4", "2", "1"]
     for label, value in {
         "Width": "128",
         "Layers": "1",
@@ -189,9 +232,35 @@ def test_cost(visit):
         assert "one CPU, recorded 20" in said(live)
         cached = live.get_by_role("row", name="attention with cache").count()
         assert cached == (kind == "step")  # nothing is cached in training
+        assert ("took turns with attention" in said(live)) == (kind == "step")
+        # no two lines look alike
+        looks = """paths => paths.map(p => p.style.stroke + p.getAttribute("stroke-dasharray"))"""
+        lines = live.locator(".live-line").evaluate_all(looks)
+        assert len(lines) == len(set(lines)) == live.get_by_role("row").count() - 1 >= 10
     live.get_by_label("Show", exact=True).select_option("step")
     live.get_by_label("Tokens so far", exact=True).fill("20")
     assert "no layer was recorded at this length" in said(live)
+    visit.finished(page)
+
+
+@pytest.mark.parametrize("name", ["align", "cost"])
+def test_a_phone_is_turned(visit, name):
+    """What was drawn for one width is drawn for the other, and nothing else changes."""
+    page, live = visit(name)
+    image = live.get_by_role("img").first
+    page.set_viewport_size({"width": 844, "height": 390})
+    if name == "align":
+        live.get_by_label("A word").fill("interconnectednesses")
+        live.get_by_role("button", name="From the start").click()
+        live.get_by_role("button", name="Next phoneme").click()
+    page.wait_for_timeout(200)
+    wide, text = int(image.get_attribute("width")), said(live)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function(
+        "([e, wide]) => e.querySelector('svg').width.baseVal.value < wide",
+        arg=[live.element_handle(), wide],
+    )
+    assert said(live) == text
     visit.finished(page)
 
 
@@ -264,6 +333,7 @@ def test_without_scripts(browser, site, name):
     image.scroll_into_view_if_needed()
     assert image.is_visible() and len(image.get_attribute("alt")) > 20
     assert "scripts" in live.inner_text()
+    assert image.evaluate("e => getComputedStyle(e).display") == "block"  # no word beside it
     context.close()
 
 

@@ -138,6 +138,37 @@ def test_search_finds_a_name(tab, site, words, where):
     page.wait_for_selector(f'ul.search li a[href*="{where}"]')
 
 
+def test_excerpts_are_of_the_text(tab, site):
+    """Not of the list of contents that each page holds, nor of a formula's source."""
+    page, _ = tab
+    page.goto(f"{site}/search.html?q=forget+gate", wait_until="load")
+    page.wait_for_selector("ul.search li p.context")
+    said = " ".join(page.locator("ul.search li p.context").all_inner_texts())
+    assert "forget gate" in said.lower()
+    assert "\\(" not in said and "True or false? " not in said, said
+
+
+def test_claims_fit_a_phone(tab, site):
+    page, _ = tab
+    page.goto(f"{site}/book/gru.html", wait_until="load")
+    room = page.evaluate("document.documentElement.clientWidth")
+    cells = page.locator("table.claims tbody tr").first.locator("td")
+    boxes = [cells.nth(k).bounding_box() for k in range(cells.count())]
+    assert len(boxes) == 3 and all(b["x"] >= 0 and b["x"] + b["width"] <= room for b in boxes)
+
+
+def test_paper_is_white(browser, site):
+    """In the dark too, whether by the menu or by a script."""
+    context = browser.new_context(**MODES["dark"])
+    page = context.new_page()
+    page.goto(f"{site}/book/intro.html", wait_until="load")
+    theme = "document.documentElement.dataset.theme"
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.onPaper = {theme}; }})")
+    page.pdf()
+    assert (page.evaluate("window.onPaper"), page.evaluate(theme)) == ("light", "dark")
+    context.close()
+
+
 def test_dark_is_dark(browser, site):
     context = browser.new_context(**MODES["dark"])
     page = context.new_page()

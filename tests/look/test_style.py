@@ -5,7 +5,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from companion.look import LINESTYLES, MARKERS, PALETTE, figure, use_style
+from companion.look import COLORS, LINESTYLES, MARKERS, PALETTE, figure, use_style
 
 # Viénot, Brettel and Mollon (1999): linear RGB as a dichromat sees it
 DEUTERANOPE = np.array([[0.29275, 0.70725, 0.0], [0.29275, 0.70725, 0.0], [-0.02234, 0.02234, 1]])
@@ -54,6 +54,11 @@ def test_no_color_vanishes_on_white():
 def test_each_curve_has_its_own_line_and_marker():
     assert len(PALETTE) == len(LINESTYLES) == len(MARKERS) == len(set(MARKERS))
     assert len(set(LINESTYLES)) == len(LINESTYLES)
+
+
+def test_a_layer_has_a_color_of_its_own():
+    assert set(COLORS.values()) <= set(PALETTE.values())
+    assert len(set(COLORS.values())) == len(COLORS)
 
 
 def test_cycle_reaches_the_axes():

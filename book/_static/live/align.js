@@ -64,11 +64,13 @@
         const where = `looks most at ${word[top]}, letter ${top + 1} (${percent(last.weights[top])})`;
         said.textContent = `${word}: ${written.join(" ")}. Step ${shown}: ${name(last)} ` +
           `(${percent(last.p)}) ${where}.`;
+        if (shown === rows.length && last.phoneme !== null)
+          said.textContent += ` It was stopped after ${shown} phonemes: it did not find the end.`;
       }
     }
 
     function update() {
-      const typed = input.value.toLowerCase();
+      const typed = input.value.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase(); // ü is read as u
       word = [...typed].filter((c) => net.letters.includes(c)).join("");
       rows = word ? net.spell(word) : [];
       show(rows.length);
@@ -77,6 +79,7 @@
       said.textContent += live.full(input);
     }
     input.addEventListener("input", update);
+    live.onWidth(root, draw);
     update();
     root.liveRows = () => rows;
   });

@@ -6,11 +6,13 @@
     rnn: "vanilla RNN", lstm: "LSTM", gru: "GRU", sru: "SRU", qrnn: "QRNN", mamba: "Mamba",
     s4d: "S4D", retnet: "RetNet", rwkv7: "RWKV-7", attention: "attention with cache",
   };
+  // The book's colors (look.COLORS). Who has none there takes a relative's, with other dashes; and the
+  // GRU, which holds as much as the vanilla RNN, lets it be seen through its gaps.
   const STYLE = {
-    attention: ["red"], "attention, scores kept": ["red", "2 3"],
-    lstm: ["blue"], gru: ["blue", "6 4"], rnn: ["blue", "2 3"],
-    sru: ["purple"], qrnn: ["purple", "6 4"], rwkv7: ["purple", "2 3"],
-    mamba: ["green"], s4d: ["green", "6 4"], retnet: ["green", "2 3"],
+    rnn: ["black"], gru: ["blue", "6 4"], lstm: ["sky"], attention: ["vermillion"],
+    mamba: ["green"], retnet: ["purple"],
+    sru: ["blue", "2 3"], qrnn: ["sky", "2 3"], s4d: ["green", "6 4"], rwkv7: ["purple", "6 4"],
+    "attention, scores kept": ["orange", "6 4"],
   };
   const KINDS = {
     formula: "memory: the state, by formula",
@@ -23,7 +25,7 @@
 
   live.mount("cost", (root) => {
     const { layers, machine, recorded } = live.scaling;
-    const kind = live.select(KINDS, "formula");
+    const kind = live.select(Object.entries(KINDS), "formula");
     const length = live.slider(LOW, HIGH, 0.25, 12);
     const shown = live.output();
     const number = (value, max) => live.html("input", { type: "number", min: 1, max, step: 1, value });
@@ -31,7 +33,7 @@
     const heads = number(16, 1024);
     const shared = number(16, 1024);
     const depth = number(24, 1024);
-    const bytes = live.select({ 4: "4 (float32)", 2: "2 (float16)", 1: "1" }, "2");
+    const bytes = live.select([["4", "4 (float32)"], ["2", "2 (float16)"], ["1", "1"]], "2");
     const own = live.row(live.field("Width", width), live.field("Layers", depth), live.field("Heads", heads),
       live.field("Key-value heads", shared), live.field("Bytes a number", bytes));
     const [picture, keys, table] = [live.html("div"), live.html("div"), live.scroll("The layers in numbers")];
@@ -42,7 +44,7 @@
     );
 
     const tokens = (n) => `${n.toLocaleString("en")} token${n === 1 ? "" : "s"}`;
-    const style = (name) => STYLE[name] ?? ["red", "6 4"]; // a layer recorded since
+    const style = (name) => STYLE[name] ?? ["black", "2 3"]; // a layer recorded since
     const trained = () => kind.value === "train" || kind.value === "peak"; // without a cache
     const title = (name) => (name === "attention" && trained() ? name : NAMES[name] ?? name);
     const three = (v) => Number(v.toPrecision(3));
@@ -127,11 +129,15 @@
         text += " One layer of 128 features, a batch of one, " +
           `${machine.threads} thread of one CPU, recorded ${recorded}; ` +
           "between the recorded lengths the picture draws straight lines.";
+      if (kind.value === "step")
+        text += " The recurrences rise too, since they took turns with attention, which copies its cache at " +
+          "each step; alone they stay level.";
       said.textContent = text;
       root.liveRows = rows;
     }
     for (const control of [kind, length, width, heads, shared, depth, bytes])
       control.addEventListener("input", update);
+    live.onWidth(root, update);
     update();
   });
 })();

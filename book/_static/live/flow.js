@@ -10,11 +10,12 @@
     const angle = live.slider(-180, 180, 1, 20);
     const bias = live.slider(-3, 8, 0.05, 1);
     const lag = live.slider(1, STEPS, 1, 30);
-    const scale = live.select({ log: "logarithmic", linear: "linear" }, "log");
+    const scale = live.select([["log", "logarithmic"], ["linear", "linear"]], "log");
     const outputs = [radius, angle, bias, lag].map(() => live.output());
     const said = live.status();
     const picture = live.html("div");
-    const plane = live.picture(SIZE, SIZE, "The complex plane: the unit circle, the eigenvalue and its powers");
+    const plane = live.picture(SIZE, SIZE, "The complex plane: the unit circle, the eigenvalue and its powers. " +
+      "The eigenvalue can be dragged, or moved by its two sliders.");
     const at = (v) => SIZE / 2 + (v / REACH) * (SIZE / 2);
     root.append(
       live.row(
@@ -23,7 +24,7 @@
       ),
       live.row(live.field("Scale", scale)),
       live.html("div", { class: "live-bars" }, live.html("div", {}, plane), picture),
-      live.keys([["|λ|ᵏ; as dots in the plane, λᵏ", "red"], ["real part of λᵏ, on a linear scale", "blue", true], ["σ(b)ᵏ", "green"]]),
+      live.keys([["|λ|ᵏ; as dots in the plane, λᵏ", "vermillion"], ["real part of λᵏ, on a linear scale", "blue", true], ["σ(b)ᵏ", "green"]]),
       said,
     );
 
@@ -32,9 +33,9 @@
       live.svg("circle", { class: "live-grid live-mark", cx: at(0), cy: at(0), r: at(1) - at(0) }),
       live.svg("text", { class: "quiet", x: at(1) + 4, y: at(0) - 5 }, "1"),
     );
-    const spiral = live.svg("path", { class: "live-line", style: "stroke: var(--live-red); stroke-width: 1.2" });
-    const dots = live.svg("g", { style: "fill: var(--live-red)" });
-    const handle = live.svg("circle", { class: "live-handle", r: 10 });
+    const spiral = live.svg("path", { class: "live-line", style: "stroke: var(--live-vermillion); stroke-width: 1.2" });
+    const dots = live.svg("g", { style: "fill: var(--live-vermillion)" });
+    const handle = live.svg("circle", { class: "live-handle", r: 12 });
     plane.append(spiral, dots, handle);
 
     const TICKS = {
@@ -69,7 +70,7 @@
       const value = (v) => (log ? Math.log10(Math.max(v, 1e-30)) : v);
       const curve = (values) => values.map((v, n) => [n, value(v)]);
       if (!log) plot.line(curve(powers.map(([a]) => a)), "blue", "5 4");
-      plot.line(curve(sizes), "red");
+      plot.line(curve(sizes), "vermillion");
       plot.line(curve(gates), "green");
       plot.curves.append(live.svg("path", {
         class: "live-grid live-mark", d: `M${plot.X(k)} ${plot.Y(limits[0])}V${plot.Y(limits[1])}`,
@@ -95,6 +96,8 @@
       angle.value = (Math.atan2(y, x) / Math.PI) * 180;
       update();
     }
+    // else a finger that drags it scrolls the page: Chromium heeds no touch-action of a shape in an SVG
+    handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
     handle.addEventListener("pointerdown", (event) => {
       handle.setPointerCapture(event.pointerId);
       event.preventDefault();

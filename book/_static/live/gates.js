@@ -6,21 +6,21 @@
     f: "forget gate f", i: "input gate i", o: "output gate o",
     g: "candidate g", c: "cell state c", h: "output h",
   };
-  const HELD = { "": "free", 0: "0", 0.25: "¼", 0.5: "½", 0.75: "¾", 1: "1" };
+  const HELD = [["", "free"], ["0", "0"], ["0.25", "¼"], ["0.5", "½"], ["0.75", "¾"], ["1", "1"]];
   const START = "\n"; // the network reads a line's end first: what is typed begins a line
   const [CELL, ROW, TOP, STRIP] = [15, 3, 20, 44];
 
   live.mount("gates", (root) => {
     const net = new live.CharLSTM(live.letters);
     const input = live.text(root.dataset.text ?? "Good morrow, my lor", { maxlength: 160 });
-    const shown = live.select(SHOWN, "f");
+    const shown = live.select(Object.entries(SHOWN), "f");
     const holds = { f: live.select(HELD, ""), i: live.select(HELD, ""), o: live.select(HELD, "") };
     const unit = live.html("input", { type: "number", min: 0, max: net.H - 1, step: 1, value: 0 });
-    const where = live.select({ all: "all units", one: "this unit alone" }, "all");
+    const where = live.select([["all", "all units"], ["one", "this unit alone"]], "all");
     const canvas = live.html("canvas", { role: "img" });
     const scroll = live.scroll("Units and letters", canvas);
     const legend = live.html("p");
-    const lines = { f: ["red"], i: ["blue", true], o: ["green"], "c, from −2 to 2": ["purple", true] };
+    const lines = { f: ["vermillion"], i: ["blue", true], o: ["green"], "c, from −2 to 2": ["purple", true] };
     const keys = live.keys(Object.entries(lines).map(([name, style]) => [name, ...style]));
     const said = live.status();
     const bars = live.html("div", { class: "live-bars" });
@@ -83,7 +83,7 @@
         step[shown.value].forEach((v, j) => { // a gate from ½, the others from 0, in both directions
           const strength = gate ? 2 * v - 1 : Math.max(-1, Math.min(1, v));
           pen.globalAlpha = Math.abs(strength);
-          pen.fillStyle = color(strength < 0 ? "blue" : "red");
+          pen.fillStyle = color(strength < 0 ? "blue" : "vermillion");
           pen.fillRect(x * CELL, TOP + j * ROW, CELL - 1, ROW);
         });
       });
@@ -133,11 +133,15 @@
       }
       const unknown = live.unique(letters.map((step) => step.character).filter((c) => !net.index.has(c)));
       if (unknown) text += `. It has never read ${unknown}, and takes all such characters for the same`;
-      said.textContent = `${text}.${live.full(input)}`;
+      said.textContent = letters.length
+        ? `${text}.${live.full(input)}`
+        : "Type something. Below are the letters that are likely to begin a line.";
       canvas.setAttribute("aria-label", `${SHOWN[shown.value]} of ${net.H} units over ${count}`);
-      legend.textContent = "ifo".includes(shown.value)
-        ? "Above, one row a unit: red is open, above ½, blue is shut. Below, the chosen unit:"
-        : "Above, one row a unit: red is positive, blue negative. Below, the chosen unit:";
+      const colors = "ifo".includes(shown.value)
+        ? "orange is open, above ½, blue is shut"
+        : "orange is positive, blue negative";
+      legend.textContent = `Above, one row a unit: ${colors}. Below, the chosen unit ` +
+        "(click on a row, or set Unit, to choose another):";
       bars.replaceChildren(table("Likely next letters", traces.held));
       if (held) bars.append(table("With no gate held", traces.free));
     }

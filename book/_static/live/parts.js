@@ -20,8 +20,9 @@
     control.id = `live-${++serial}`;
     return live.html("div", { class: "live-field" }, live.html("label", { for: control.id }, label), output, control);
   };
+  // Pairs of a value and its text, since an object would put keys such as 0 and 1 first.
   live.select = (choices, value) => {
-    const options = Object.entries(choices).map(([key, text]) => live.html("option", { value: key }, text));
+    const options = choices.map(([key, text]) => live.html("option", { value: key }, text));
     const control = live.html("select", {}, options);
     control.value = value;
     return control;
@@ -51,6 +52,16 @@
   // What is pasted may have been longer: the browser cuts it without a word.
   live.full = (input) =>
     (input.value.length < input.maxLength ? "" : ` There is room for ${input.maxLength} characters.`);
+  // Draws again at another width: a phone was turned, a sidebar folded. Not within the observer, which
+  // would see the height that the drawing changes.
+  live.onWidth = (root, draw) => {
+    let width = root.clientWidth;
+    new ResizeObserver(() => {
+      if (root.clientWidth === width) return;
+      width = root.clientWidth;
+      requestAnimationFrame(draw);
+    }).observe(root);
+  };
   live.status = () => live.html("p", { role: "status", class: "live-said" });
 
   live.picture = (width, height, label) =>

@@ -7,10 +7,10 @@
   const PACE = 900; // milliseconds a round
 
   live.mount("scan", (root) => {
-    const form = live.select(FORMS, "tree");
-    const lengths = { 8: "8", 16: "16", 32: "32" };
+    const form = live.select(Object.entries(FORMS), "tree");
+    const lengths = [["8", "8"], ["16", "16"], ["32", "32"]];
     const length = live.select(lengths, window.innerWidth < 600 ? "8" : "16");
-    const size = live.select({ 2: "2", 4: "4", 8: "8" }, "4");
+    const size = live.select([["2", "2"], ["4", "4"], ["8", "8"]], "4");
     const still = window.matchMedia("(prefers-reduced-motion: reduce)");
     const scroll = live.scroll("Steps and rounds");
     const table = live.html("div");
@@ -56,7 +56,7 @@
         for (const [early, late] of k > 0 ? rounds[k - 1] : [])
           svg.append(live.svg("path", {
             class: "live-line", d: `M${x(early)} ${y(k - 1) + 11}L${x(late)} ${y(k) - 11}`,
-            style: `stroke: var(--live-red); stroke-width: ${k === shown ? 2.6 : 1.4}`,
+            style: `stroke: var(--live-vermillion); stroke-width: ${k === shown ? 2.6 : 1.4}`,
           }));
       }
       for (let k = shown + 1; k <= rounds.length; k++) // what is to come keeps its place

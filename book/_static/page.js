@@ -1,0 +1,21 @@
+"use strict";
+// On every page (html_js_files in _config.yml).
+
+// Paper is white: a page in the dark is printed in the light.
+(() => {
+  const page = document.documentElement;
+  let theme;
+  addEventListener("beforeprint", () => { theme = page.dataset.theme; page.dataset.theme = "light"; });
+  addEventListener("afterprint", () => { page.dataset.theme = theme; });
+})();
+
+// Sphinx takes a hit's excerpt from all of the page: not from its contents, nor from formulas' source.
+addEventListener("DOMContentLoaded", () => {
+  if (typeof Search === "undefined") return;
+  const plain = Search.htmlToText;
+  Search.htmlToText = (html, anchor) => {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    page.querySelectorAll("#jb-print-docs-body, .math, .stamp-box").forEach((e) => e.remove());
+    return plain.call(Search, page.documentElement.outerHTML, anchor);
+  };
+});
