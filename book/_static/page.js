@@ -15,7 +15,11 @@ addEventListener("DOMContentLoaded", () => {
   const plain = Search.htmlToText;
   Search.htmlToText = (html, anchor) => {
     const page = new DOMParser().parseFromString(html, "text/html");
-    page.querySelectorAll("#jb-print-docs-body, .math, .stamp-box").forEach((e) => e.remove());
+    page.querySelectorAll("#jb-print-docs-body, .stamp-box").forEach((e) => e.remove());
+    page.querySelectorAll(".math").forEach((e) => {
+      const tex = e.textContent.replace(/^\\[([]|\\[)\]]$/g, "").trim();
+      e.textContent = tex.length < 12 && !tex.includes("\\") ? tex : "…";
+    });
     return plain.call(Search, page.documentElement.outerHTML, anchor);
   };
 });
