@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import chromium
 import pdf
@@ -18,19 +19,24 @@ API = ROOT / "book/api.md"
 
 
 def module(path: str) -> ModuleType:
+    """An extension, as Sphinx sees it: those beside it can be imported."""
     spec = importlib.util.spec_from_file_location(f"doors_{Path(path).stem}", ROOT / path)
     assert spec and spec.loader
     found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend((ROOT / path).parent)
+        spec.loader.exec_module(found)
     return found
 
 
+DOORS = module("book/_ext/doors.py")
 STAMP = module("book/_ext/stamp.py")
 LINKS = module("book/_ext/in_the_book.py")
 PRINTED = module("book/_ext/printed.py")
 
 
 def notebook(folder: Path, *cells: tuple[str, str]) -> Path:
+    folder.mkdir(exist_ok=True)
     path = folder / "toy.ipynb"
     made = [{"cell_type": kind, "metadata": {}, "source": text} for kind, text in cells]
     path.write_text(json.dumps({"cells": made}), encoding="utf-8")
@@ -73,6 +79,57 @@ def test_stamp_names_what_there_is(path):
     for name in found["studies"]:
         assert (ROOT / f"book/studies/{name}.json").is_file(), name
     assert 5 <= found["minutes"] <= 60
+
+
+# ---- buttons ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def published(monkeypatch):
+    monkeypatch.setenv("BOOK_REPOSITORY", "https://github.com/someone/recurrence/")
+    return "https://github.com/someone/recurrence"
+
+
+def test_no_button_without_an_address(monkeypatch):
+    monkeypatch.delenv("BOOK_REPOSITORY", raising=False)
+    config = SimpleNamespace(html_theme_options={})
+    DOORS._buttons(None, config)
+    assert DOORS.address() == "" and config.html_theme_options == {}
+
+
+def test_buttons_lead_to_the_repository(published):
+    config = SimpleNamespace(html_theme_options={"kept": 1})
+    DOORS._buttons(None, config)
+    options = config.html_theme_options
+    assert options["kept"] == 1 and options["repository_url"] == published
+    assert set(options["launch_buttons"]) == {"notebook_interface", "binderhub_url", "colab_url"}
+
+
+@pytest.mark.parametrize(
+    "bad", ["github.com/a/b", "http://a.b/c", "https://a.b", "https://a/b; rm"]
+)
+def test_an_address_that_is_none_is_refused(monkeypatch, bad):
+    monkeypatch.setenv("BOOK_REPOSITORY", bad)
+    with pytest.raises(ValueError, match="expected https://host/owner/name"):
+        DOORS.address()
+
+
+def test_a_download_installs_what_is_missing_and_the_page_does_not_show_it(published, tmp_path):
+    path = notebook(tmp_path / "_sources", ("code", "import companion"))
+    app = SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(name="html"))
+    for _ in range(2):  # a second build adds no second cell
+        DOORS._downloads(app, None)
+    first, second = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    assert second["source"] == "import companion" and first["metadata"]["tags"] == ["remove-cell"]
+    shell = pytest.importorskip("IPython.core.inputtransformer2").TransformerManager()
+    code = shell.transform_cell("".join(first["source"]))
+    ran = []
+    calls = SimpleNamespace(system=ran.append, run_line_magic=lambda *words: ran.append(words))
+    exec(code, {"get_ipython": lambda: calls})
+    assert not ran, "the package is here"
+    missing = code.replace("companion", "a_package_of_no_name")
+    exec(missing, {"get_ipython": lambda: calls})
+    assert f"git clone -q {published} recurrence" in ran[0] and ran[1] == ("cd", "recurrence/book")
 
 
 # ---- between chapters and the API page ----------------------------------------------------------
@@ -127,31 +184,153 @@ def test_a_missing_browser_is_told(monkeypatch):
 
 
 PAGE = """<!doctype html><html><body><article>
-<section id="top"><h1>Book</h1>
+<section id="top"><h1>Book</h1><p><img src="_images/cover.svg"></p>
 <p><a href="#document-book/b--same">b</a> <a href="#same">own</a></p>
 <p id="same">intro</p><details><summary>more</summary><p>folded away</p></details>
-<p><a href="#document-book/intro">start</a></p>
+<p><a href="#document-book/intro">start</a> <a href="../_sources/intro.ipynb">file</a></p>
+<section id="one"><h2 style="width: 1em">First
+section<a class="headerlink" href="#one">#</a></h2></section>
 <div class="live"><p>
 <img alt="still" src="data:image/gif;base64,R0lGODlhAQABAAAAACw=">Scripts!</p></div>
-<span id="document-book/a"></span><section id="a"><h2>A</h2>
-<p id="same"><a href="#same">A's</a></p>
-</section><span id="document-book/b"></span><section id="b"><h2>B</h2><p id="same">B's</p>
-<a href="#nowhere">dead</a></section></section></article></body></html>"""
+<p>Things to try. Drag.</p><p>Read on.</p>
+<div class="toctree-wrapper"><span id="document-book/a"></span>
+<section id="a"><h2><span>1. </span>A</h2>
+<p>After <a href="#document-book/b"><span class="doc">B</span></a>.</p>
+<p id="same"><a href="#same">A's</a></p><p style="height: 400mm">long</p>
+<div class="exercise admonition" id="ex-a"><p class="admonition-title">Exercise 1</p></div>
+<div class="solution dropdown admonition" id="sol-a"><p class="admonition-title">Solution to
+<a href="#document-book/a--ex-a"> Exercise 1</a></p><p>42, as <a href="#same">above</a></p></div>
+<p>After the exercise: <a href="#document-book/claims--claim-2">row</a></p>
+<table class="claims"><tr><td><p><a href="#document-book/claims--claim-2">2</a></p></td></tr>
+</table></section></div><div class="toctree-wrapper"><span id="document-book/b"></span>
+<section id="b"><h2>B</h2><p id="same">B's</p>
+<div class="cell tag_hide-input"><details class="above-input"><pre>plot()</pre></details>
+<div class="cell_output">drawn</div></div></section>
+<span id="document-book/claims"></span><section id="claims"><h2>Claims</h2>
+<section id="all-rows"><h3>All rows</h3><section id="claims-of-a"><h4>A</h4><table class="claims">
+<tr><td><p id="claim-2">2</p></td></tr></table></section><section id="claims-of-b"><h4>B</h4>
+<table class="claims"><tr><td><p id="claim-3">3</p></td></tr></table></section></section></section>
+<span id="document-book/api"></span><section id="api"><h2>Names</h2>
+<dl class="field-list"><dt>Return type:</dt><dd><p>None</p></dd></dl>
+<dl class="py attribute"><dt>id</dt><dd><p>Alias for field number 0</p></dd></dl></section>
+<span id="document-book/bibliography"></span><section id="bibliography"><h2>Sources</h2>
+<p>a book</p></section></div></section></article></body></html>"""
+BOOK = {
+    "title": "Title",
+    "subtitle": "Of it",
+    "author": "Somebody",
+    "imprint": ["Version 1"],
+    "parts": {"book/a": "Part one", "book/claims": "Appendices"},
+}
 
 
-def test_pdf_of_a_small_page(tmp_path):
+@pytest.fixture
+def alone():
+    """Calls a function in a thread of its own: Playwright has one a thread, perhaps another's."""
+    pytest.importorskip("pikepdf")
     pytest.importorskip("playwright")
-    pikepdf = pytest.importorskip("pikepdf")
     if not chromium.find():
         pytest.skip("Chromium is not installed")
+    with ThreadPoolExecutor(1) as threads:
+        yield lambda what, *args: threads.submit(what, *args).result()
+
+
+def test_what_is_printed(alone):
+    alone(_what_is_printed)
+
+
+def _what_is_printed():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=chromium.find(), args=chromium.ARGS)
+        printed = browser.new_page()
+        printed.set_content(PAGE)
+        pdf.prepare(printed, BOOK)
+        _check(printed)
+        browser.close()
+
+
+def _check(printed):
+    def texts(what: str) -> list[str]:
+        return [" ".join(t.split()) for t in printed.locator(what).all_inner_texts()]
+
+    assert texts(".contents li")[:4] == ["Book 000", "Part one", "1. A 000", "B 000"]
+    names = [t.removesuffix(" 000") for t in texts(".contents li")]
+    assert names[4:] == ["Appendices", "Claims", "Names", "Solutions", "Sources"]
+    assert texts(".title-page") == ["Title Of it Somebody Version 1"]
+    assert printed.locator("article img").count() == 1, "the cover has left the text"
+    assert texts(".live") == ["A still: on the site this picture can be moved."]
+    assert texts(".live + p") == ["Read on."]
+    # a solution stands apart, each leads to the other, and what it refers to is where it was
+    assert texts("#solutions .solution") == ["Solution to Exercise 1, p. 000 42, as above"]
+    assert len(texts(".solution")) == 1
+    assert texts(".exercise") == ["Exercise 1 Solution: p. 000"]
+    leads = "es => es.map(e => decodeURIComponent(e.hash))"
+    assert printed.locator(".exercise a").evaluate_all(leads) == ["#document-book/a--sol-a"]
+    assert printed.locator(".solution a").evaluate_all(leads) == [
+        "#document-book/a--ex-a",
+        "#document-book/a--same",
+    ]
+    assert texts("[data-doc='book/a'] p:has(> .doc), p:has(.doc)") == ["After B (p. 000)."]
+    assert printed.locator("[data-doc='book/b'] .cell").inner_text() == "drawn"
+    # a claim stands in its chapter, one without a chapter in the appendix
+    assert texts("[data-doc='book/a'] td p[id='document-book/claims--claim-2']") == ["2"]
+    assert texts("[data-doc='book/claims'] td") == ["3"]
+    assert texts("[data-doc='book/claims'] :is(h3, h4)") == ["All rows", "B"]
+    assert texts("[data-doc='book/api']") == ["Names"]
+
+
+def test_pdf_of_a_small_page(tmp_path, alone):
+    import pikepdf
+
     (tmp_path / "index.html").write_text(PAGE, encoding="utf-8")
-    facts = pdf.print_page(tmp_path, tmp_path / "book.pdf")
-    assert facts["dead"] == ["nowhere"], "every other link has one place to lead to"
+    facts = alone(pdf.print_page, tmp_path, tmp_path / "book.pdf", BOOK)
     assert (facts["set"], facts["wanted"], facts["errors"]) == (0, 0, 0)
     with pikepdf.open(tmp_path / "book.pdf") as made:
-        assert len(made.pages) == facts["pages"] == 3, "a chapter a page"
+        # title, contents, introduction; A on two pages; B, Claims, Names, Solutions, Sources
+        assert len(made.pages) == facts["pages"] == 10
         assert {"/Outlines", "/StructTreeRoot", "/Lang"} <= made.Root.keys()
+        assert (made.docinfo.Title, made.docinfo.Author) == ("Title: Of it", "Somebody")
+        with made.open_outline() as outline:
+            tree = [
+                (part.title, [(c.title, [s.title for s in c.children]) for c in part.children])
+                for part in outline.root
+            ]
+        addresses = [
+            str(link.A.URI) for p in made.pages for link in p.get("/Annots", []) if "/A" in link
+        ]
+    assert tree[:2] == [
+        ("Title", [("Contents", []), ("Book", ["First section"])]),
+        ("Part one", [("1. A", []), ("B", [])]),
+    ]
+    assert [c for c, _ in tree[2][1]] == ["Claims", "Names", "Solutions", "Sources"]
+    assert addresses == [], "none leads to where the page was served"
+    starts = {"intro--top": 3, "a--a": 4, "b--b": 6, "claims--claims": 7, "api--api": 8}
+    starts |= {"bibliography--bibliography": 10, "a--ex-a": 5, "a--sol-a": 9}
+    wanted = {f"document-book/{name}": page for name, page in starts.items()}
+    assert facts["shown"] == {**wanted, "solutions": 9}
     assert [p.name for p in tmp_path.iterdir() if "pdf" in p.name] == ["book.pdf"]
+
+
+@pytest.mark.parametrize("href", ["#nowhere", "http://127.0.0.1:8123/x.html"])
+def test_a_dead_link_is_an_error(tmp_path, alone, href):
+    page = PAGE.replace("Read on.", f'<a href="{href}">on</a>')
+    (tmp_path / "index.html").write_text(page, encoding="utf-8")
+    (tmp_path / "book.pdf").write_text("the last one", encoding="utf-8")
+    with pytest.raises(SystemExit, match=href.strip("#")):
+        alone(pdf.print_page, tmp_path, tmp_path / "book.pdf", BOOK)
+    assert [p.name for p in tmp_path.iterdir() if "pdf" in p.name] == ["book.pdf"]
+    assert (tmp_path / "book.pdf").read_text(encoding="utf-8") == "the last one"
+
+
+def test_what_the_title_page_says():
+    book = pdf.about(ROOT)
+    assert (book["title"], book["subtitle"][:4]) == ("Recurrence", "From")
+    assert re.fullmatch(r"Version [\d.]+, 20\d\d", book["imprint"][0])
+    assert "MIT" in book["imprint"][1] and "CC BY 4.0" in book["imprint"][1]
+    assert book["parts"]["book/sequences"] == "Foundations"
+    assert "Appendices" in book["parts"].values()
 
 
 def test_pdf_is_no_part_of_the_two_commands():

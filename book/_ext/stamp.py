@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from doors import address, install
 from sphinx import addnodes
 
 from companion.exercises import read_exercises
@@ -76,7 +77,7 @@ def _item(*parts: str | nodes.Node) -> nodes.list_item:
     return nodes.list_item("", paragraph)
 
 
-def _ways(path: Path, known: dict[str, Any], address: str) -> nodes.bullet_list:
+def _ways(path: Path, known: dict[str, Any], repository: str) -> nodes.bullet_list:
     """How to run the chapter: here, elsewhere, and what belongs to it."""
     file = f"book/{path.name}"
     download = nodes.reference("", path.name, refuri=f"../_sources/{file}")
@@ -86,9 +87,11 @@ def _ways(path: Path, known: dict[str, Any], address: str) -> nodes.bullet_list:
     )
     ways += _item("Without a browser, outputs compared: ", f"pytest --nbval {file}", "")
     ways += _item("As a file: ", download, "; it needs the package, ", "pip install -e '.[book]'")
-    if address:
-        install = f"!git clone -q {address} clone && pip install -q -e './clone[book]'"
-        ways += _item("In a hosted notebook, such as Colab, run first: ", install, "")
+    if repository:
+        first, folder = install(repository).split("\n")
+        ways += _item(
+            "In a hosted notebook, such as Colab, run first: ", first, " and ", folder, ""
+        )
     for name in [e.name for e in read_exercises(path)][:1]:
         command = f"python -m companion exercise {name}"
         ways += _item("An exercise in a file of your own: ", command, ", and so for the others")
@@ -109,14 +112,11 @@ def _stamp(app, doctree) -> None:
         return
     known = facts(path)
     ran = app.env.nb_metadata.get(docname, {}).get("exec_data") or {}
-    options = app.config.html_theme_options
-    # Jupyter Book's default address is its own
-    address = options.get("repository_url") if options.get("use_repository_button") else ""
     box = nodes.container(classes=["stamp-box"])
     box += _line(known, ran.get("runtime"), docname)
     fold = '<details class="stamp-run"><summary>Run this chapter</summary>'
     box += nodes.raw("", fold, format="html")
-    box += _ways(path, known, address or "")
+    box += _ways(path, known, address())
     box += nodes.raw("", "</details>", format="html")
     title.parent.insert(title.parent.index(title) + 1, box)
 
