@@ -107,7 +107,7 @@ def test_no_style_loads_from_another_host():
 
 
 def test_chinese_has_a_font():
-    """A machine without any shows boxes, in the browser and in the PDF; see tools/vendor_cjk.py."""
+    """A machine without any shows boxes, on the page and on paper (tools/vendor_cjk.py)."""
     fonts = pytest.importorskip("fontTools.ttLib")
     import vendor_cjk
 
