@@ -1,4 +1,4 @@
-"""Take the glossary's Chinese characters from Noto Sans SC, in the package @fontsource/noto-sans-sc.
+"""Take the glossary's Chinese characters from Noto Sans SC, in @fontsource/noto-sans-sc.
 
     python tools/vendor_cjk.py           # downloads it with npm (73 MB), checks its SHA-256
     python tools/vendor_cjk.py some.tgz  # uses a package that is already here
@@ -57,7 +57,8 @@ def main() -> None:
         with tarfile.open(path) as archive:
             font, terms = (archive.extractfile(name).read() for name in (FILE, "package/LICENSE"))
     made = TTFont(io.BytesIO(font), recalcTimestamp=False)
-    options = subset.Options(flavor="woff", hinting=False, layout_features=[], drop_tables=["STAT"])
+    options = subset.Options(flavor="woff", hinting=False, layout_features=[])
+    options.drop_tables += ["STAT"]
     options.name_IDs = ["*"]  # the names hold the copyright
     maker = subset.Subsetter(options)
     maker.populate(text=characters())

@@ -158,20 +158,20 @@ def languages(variant: str, seed: int) -> float:
 
 
 def training_times(form: str | None, rounds: int = 30) -> tuple[float, float]:
-    """Median seconds of a training step, plain and coupled, measured in turns."""
+    """Median processor seconds of a training step, plain and coupled, measured in turns."""
     x = torch.randn(50, 32, 64)
     layers = [companion.LSTM(64, 64), companion.LSTM(64, 64, coupled=True)]
     times: list[list[float]] = [[], []]
     for _ in range(rounds):
         for layer, column in zip(layers, times, strict=True):
-            start = time.perf_counter()
+            start = time.process_time()
             layer(x, form=form)[0].sum().backward()
-            column.append(time.perf_counter() - start)
+            column.append(time.process_time() - start)
     return statistics.median(times[0]), statistics.median(times[1])
 
 
 def kernel_entry(form: str | None = None) -> dict:
-    """Ratio of times; by default only the plain layer has a backward pass derived by hand."""
+    """Ratio of times, by default with the backward pass derived by hand that both layers have."""
     of = "fastest form of each" if form is None else f"both in form {form!r}"
     size = "T = 50, B = 32, D = H = 64; one round a seed"
     what = f"training step, coupled over plain LSTM, {of}: {size}"

@@ -36,6 +36,28 @@ test("probabilities, and a character that it does not know", () => {
   assert.equal(net.characters[0], "<unk>");
 });
 
+test("what the chapter says of its picture", () => {
+  const places = [..."\nGood morrow, my lor"].map((c) => net.place(c));
+  const read = (hold = {}) => { // surprise, in bits a letter, and what is likely next
+    let [state, bits] = [net.step(places[0], net.start(), hold), 0];
+    for (const place of places.slice(1)) {
+      bits -= Math.log2(net.next(state.h)[place]) / (places.length - 1);
+      state = net.step(place, state, hold);
+    }
+    return { bits, p: [...net.next(state.h)] };
+  };
+  const d = net.place("d");
+  const [free, empty, full, blind] = [read(), read({ f: 0 }), read({ f: 1 }), read({ i: 0 })];
+  close([free.bits, empty.bits, full.bits, blind.bits], [1.9, 4.2, 6.2, 6.1], 0.05, "bits");
+  assert.ok(Math.abs(free.p[d] - 0.9) < 0.05);
+  assert.ok(empty.p[d] < Math.max(...empty.p));
+  assert.ok(Math.max(...blind.p) < 0.03);
+  const costs = Array.from({ length: net.H }, (_, unit) => read({ f: 0, unit }).bits - free.bits);
+  close(costs[31], 0.5, 0.1, "unit 31");
+  assert.equal(Math.max(...costs), costs[31]);
+  assert.ok(costs.filter((c) => Math.abs(c) < 0.05).length >= net.H / 2);
+});
+
 test("half precision", () => {
   const bytes = Buffer.from([0x00, 0x3c, 0x00, 0xc0, 0x01, 0x00, 0xff, 0x7b, 0x00, 0x80]).toString("base64");
   const { data } = live.tensors({ tensors: { x: { shape: [5], f16: bytes } } }).x;
