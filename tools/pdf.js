@@ -1,6 +1,6 @@
-/* What the page becomes before tools/pdf.py prints it. Each step is a function of its own; `arrange`
-   calls them in their order. Pages of the paper are not known here: `[data-page]` holds the id whose
-   page `pages` writes there after a first print. */
+/* What the page becomes before tools/pdf.py prints it. Each step is a function of its own, which
+   `arrange` calls in their order. On which page what stands is not known yet: `[data-page]` names
+   the id whose page `pages` writes there after a first print. */
 "use strict";
 {
   const all = (what, where = document) => [...where.querySelectorAll(what)];
@@ -11,12 +11,14 @@
   };
   const heading = (section) => section.querySelector("h1, h2, h3, h4, h5, h6");
   const words = (e) => e.textContent.replace(/\s+/g, " ").trim();
-  const page = (id) => el("span", { className: "page" }, "000");
+  const note = (...children) => el("p", { className: "on-paper" }, ...children);
+  const name = (a) => decodeURIComponent(a.hash.slice(1));
+  const target = (a) => document.getElementById(name(a));
   const link = (section, ...children) => el("a", { href: "#" + section.id }, ...children);
 
-  /** A link's number, to be filled in by `pages`. */
+  /** The number of the page at which `id` begins; `pages` writes it. */
   function numbered(id) {
-    const made = page(id);
+    const made = el("span", { className: "page" }, "000");
     made.dataset.page = id;
     return made;
   }
@@ -24,13 +26,14 @@
   /** What a screen needs, and paper does not. */
   function strip() {
     document.documentElement.dataset.theme = "light";
-    for (const e of all("article a.headerlink, article .stamp-run, article .viewcode-link")) e.remove();
+    for (const e of all("article :is(a.headerlink, .stamp-run, .viewcode-link)")) e.remove();
     // every sign of every formula once more: a third of the file
     for (const e of all("mjx-assistive-mml")) e.remove();
     // the code of figures is folded on the site; paper does without
-    for (const e of all("article .tag_hide-input :is(details.above-input, :scope > .cell_input)")) e.remove();
+    for (const e of all(".tag_hide-input > :is(details.above-input, .cell_input)")) e.remove();
     for (const e of all("article details")) e.open = true;
-    for (const e of all("article :is(.toggle-hidden, .hide)")) e.classList.remove("toggle-hidden", "hide");
+    for (const e of all("article :is(.toggle-hidden, .hide)"))
+      e.classList.remove("toggle-hidden", "hide");
     for (const e of all("article img[loading]")) e.removeAttribute("loading");
   }
 
@@ -69,37 +72,29 @@
     for (const a of all("article a[href]")) {
       const href = a.getAttribute("href");
       if (href.startsWith("#")) {
-        const name = decodeURIComponent(href.slice(1));
-        const here = `document-${a.closest(".chapter").dataset.doc}--${name}`;
-        if (starts.has(name)) a.href = "#" + starts.get(name);
-        else if (!known(name) && known(here)) a.href = "#" + here;
+        const id = decodeURIComponent(href.slice(1));
+        const here = `document-${a.closest(".chapter").dataset.doc}--${id}`;
+        if (starts.has(id)) a.href = "#" + starts.get(id);
+        else if (!known(id) && known(here)) a.href = "#" + here;
       } else if (!/^(https?|mailto):/.test(href)) a.replaceWith(...a.childNodes);
     }
   }
 
   /** Rows of claims stand in their chapters; the appendix keeps what is said about all of them. */
-  function claims(chapters) {
+  function claims() {
     const rows = document.getElementById("document-book/claims--all-rows");
     if (!rows) return;
-    const moved = all("p[id]", rows).map((e) => e.id);
     for (const a of all("table.claims td:first-child a")) {
-      const id = decodeURIComponent(a.hash.slice(1));
-      const at = moved.indexOf(id);
-      if (rows.contains(a)) continue;
-      if (at >= 0) {
-        document.getElementById(id).removeAttribute("id");
-        a.closest("p").id = moved.splice(at, 1);
-        a.replaceWith(...a.childNodes);
-      }
+      const row = target(a);
+      if (rows.contains(a) || !rows.contains(row)) continue;
+      // links to the row in the appendix lead to the first of its chapters from now on
+      a.closest("p").id = row.id;
+      a.replaceWith(...a.childNodes);
+      row.closest("tr").remove();
     }
-    for (const row of all("tr:has(td)", rows)) if (!row.querySelector("p[id]")) row.remove();
-    for (const e of all("section", rows)) {
-      if (e.querySelector("td")) continue;
-      e.remove();
-    }
-    heading(rows).after(el("p", { className: "on-paper" },
-      "On paper each row stands in its chapter, under what the source notes claim" +
-      (rows.querySelector("td") ? "; those of no chapter follow." : ".")));
+    for (const e of all("section", rows)) if (!e.querySelector("td")) e.remove();
+    const rest = rows.querySelector("td") ? "; those of no chapter follow" : "";
+    heading(rows).after(note(`On paper each row stands in its chapter alone${rest}.`));
   }
 
   /** Live pictures: the still, and a word that it is one. */
@@ -107,7 +102,7 @@
     for (const live of all("article .live")) {
       for (const p of all("p:has(img)", live))
         for (const n of [...p.childNodes]) if (n.nodeType === Node.TEXT_NODE) n.remove();
-      live.append(el("p", { className: "on-paper" }, "A still: on the site this picture can be moved."));
+      live.append(note("A still: on the site this picture can be moved."));
       const tries = live.nextElementSibling;
       if (!tries || !/^Things to try/.test(words(tries))) continue;
       if (tries.nextElementSibling?.matches("ul, ol") && /:$/.test(words(tries)))
@@ -120,21 +115,22 @@
   function solutions(chapters) {
     const found = all("article .solution");
     if (!found.length) return;
-    const section = el("section", { className: "chapter", id: "solutions" }, el("h2", {}, "Solutions"));
+    const section = el("section", { className: "chapter", id: "solutions" });
+    section.append(el("h2", {}, "Solutions"));
     section.dataset.doc = "solutions";
     for (const chapter of chapters) {
       const own = found.filter((e) => chapter.section.contains(e));
       if (!own.length) continue;
-      const part = el("section", {}, el("h3", {}, link(chapter.section, words(heading(chapter.section)))));
+      const title = words(heading(chapter.section));
+      const part = el("section", {}, el("h3", {}, link(chapter.section, title)));
       for (const solution of own) {
         solution.classList.remove("dropdown");
         const back = solution.querySelector(".admonition-title a");
-        const exercise = back && document.getElementById(decodeURIComponent(back.hash.slice(1)));
+        const exercise = back && target(back);
         if (exercise) {
           back.before(" ");
           back.after(", p. ", numbered(exercise.id));
-          exercise.append(el("p", { className: "on-paper" },
-            link(solution, "Solution: p. ", numbered(solution.id))));
+          exercise.append(note(link(solution, "Solution: p. ", numbered(solution.id))));
         }
         part.append(solution);
       }
@@ -162,31 +158,34 @@
 
   /** Names of chapters in running text get their page. */
   function pointers() {
+    const lists = "table, .in-the-book, [data-doc='book/api'], [data-doc='book/exercises']";
     for (const a of all(".chapter p > a:has(> span.doc)"))
-      if (!a.closest("table, .in-the-book, .solution, [data-doc='book/api'], [data-doc='book/exercises']")
-          && a.closest(".chapter").id !== decodeURIComponent(a.hash.slice(1)))
-        a.after(" (p. ", numbered(decodeURIComponent(a.hash.slice(1))), ")");
+      if (!a.closest(lists) && target(a) !== a.closest(".chapter"))
+        a.after(" (p. ", numbered(name(a)), ")");
   }
 
   /** Title, contents, parts; a style whose running heads name the chapters. */
   function front(chapters, book) {
-    const title = el("section", { className: "title-page" }, el("h1", {}, book.title),
-      el("p", { className: "subtitle" }, book.subtitle), el("p", { className: "author" }, book.author));
-    for (const e of all('article img[src*="/cover"]')) (e.closest("figure, p, .cell") ?? e).remove();
-    if (book.cover) title.append(el("img", { src: book.cover, alt: "" }));
-    title.append(...book.imprint.map((line) => el("p", { className: "imprint" }, line)));
+    const line = (className) => (text) => el("p", { className }, text);
+    const title = el("section", { className: "title-page" }, el("h1", {}, book.title));
+    title.append(line("subtitle")(book.subtitle), line("author")(book.author));
+    const covers = all('article img[src*="/cover"]');
+    if (book.cover) title.append(el("img", { src: book.cover, alt: covers[0]?.alt ?? "" }));
+    for (const e of covers) (e.closest("figure, p, .cell") ?? e).remove();
+    title.append(...book.imprint.map(line("imprint")));
     const list = el("ul");
     const contents = el("section", { className: "contents" }, el("h2", {}, "Contents"), list);
     let style = "";
     chapters.forEach(({ doc, section }, i) => {
-      const name = words(heading(section));
+      const called = words(heading(section));
       if (book.parts[doc]) {
         list.append(el("li", { className: "part" }, book.parts[doc]));
         section.prepend(el("h1", { className: "part" }, book.parts[doc]));
       }
-      list.append(el("li", {}, link(section, el("span", {}, name), el("i"), numbered(section.id))));
+      const entry = link(section, el("span", {}, called), el("i"), numbered(section.id));
+      list.append(el("li", {}, entry));
       section.style.page = `chapter${i}`;
-      style += `@page chapter${i} { @top-right { content: ${JSON.stringify(name)} } }\n`;
+      style += `@page chapter${i} { @top-right { content: ${JSON.stringify(called)} } }\n`;
     });
     document.querySelector("article").prepend(title, contents);
     document.head.append(el("style", {}, style));
@@ -200,7 +199,7 @@
       strip();
       const list = chapters();
       anchors(list);
-      claims(list);
+      claims();
       stills();
       solutions(list);
       reference();
@@ -208,12 +207,12 @@
       front(list, book);
       // a box of few lines stays whole; a longer one may break
       for (const pre of all("article pre"))
-        if (pre.textContent.trim().split("\n").length <= 14)
-          (pre.closest(".cell_input") ?? pre.closest("div.highlight") ?? pre).classList.add("whole");
+        if (pre.textContent.trim().split("\n").length <= 14) pre.classList.add("whole");
       return {
         errors,
         set: all("article mjx-container").length,
         wanted: all("article span.math, article div.math").length,
+        targets: [...new Set(all('article a[href^="#"]').map(name).filter(Boolean))],
         headings: all("article :is(h1, h2, h3, h4, h5, h6)").map(words),
       };
     },
@@ -231,9 +230,12 @@
       return count;
     },
 
-    /** Writes the number of the page at which each id begins. */
+    /** Writes the number of the page at which each id begins; gives them all. */
     pages(known) {
-      for (const e of all("[data-page]")) e.textContent = known[e.dataset.page] ?? "?";
+      const shown = {};
+      for (const e of all("[data-page]"))
+        e.textContent = shown[e.dataset.page] = known[e.dataset.page] ?? "?";
+      return shown;
     },
   };
 }

@@ -1,7 +1,7 @@
 """Sphinx extension: the whole book as one page, from which a browser prints the PDF.
 
 Only the builder ``singlehtml`` is concerned. Every chapter has a section "Summary", so that on
-one page an id would name several places; tools/pdf.py puts the document's name in front of each,
+one page an id would name several places; tools/pdf.js puts the document's name in front of each,
 and references between documents are written that way here.
 """
 
