@@ -9,6 +9,16 @@
   addEventListener("afterprint", () => { page.dataset.theme = theme; });
 })();
 
+// A figure that scrolls in its frame (on a phone) scrolls by keyboard, too.
+(() => {
+  const reach = () => document.querySelectorAll(".cell_output figure").forEach((figure) => {
+    if (figure.scrollWidth > figure.clientWidth) figure.tabIndex = 0;
+    else figure.removeAttribute("tabindex");
+  });
+  addEventListener("load", reach);
+  addEventListener("resize", reach);
+})();
+
 // Sphinx takes a hit's excerpt from all of the page: not from its contents, nor from formulas' source.
 addEventListener("DOMContentLoaded", () => {
   if (typeof Search === "undefined") return;
