@@ -233,8 +233,13 @@
     /** Writes the number of the page at which each id begins; gives them all. */
     pages(known) {
       const shown = {};
-      for (const e of all("[data-page]"))
-        e.textContent = shown[e.dataset.page] = known[e.dataset.page] ?? "?";
+      for (const e of all("[data-page]")) {
+        const number = shown[e.dataset.page] = known[e.dataset.page] ?? "?";
+        e.textContent = number;
+        // never narrower than before: lines that go to and fro would not come to rest
+        e.dataset.digits = Math.max(String(number).length, e.dataset.digits ?? 0);
+        e.style.minWidth = `${e.dataset.digits}ch`;
+      }
       return shown;
     },
   };
