@@ -68,11 +68,14 @@ test: lint $(STAMP) ## lint, types, spelling, chapters (strict nbval), site, pag
 	@printf '\n'; $(call took,make test,$(START))
 
 .PHONY: serve
-serve: book ## build the book, then open it on 127.0.0.1 (PORT=8000)
+serve: free-port book ## build the book, then open it on 127.0.0.1 (PORT=8000)
 	@url=http://127.0.0.1:$(PORT); echo "$$url (Ctrl-C stops)"; \
 	if [ -n "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || [ "$$(uname)" = Darwin ]; then \
 	  (sleep 1; $(BIN)/python -m webbrowser -t "$$url" >/dev/null 2>&1 || true) & fi; \
 	exec $(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 -d _build/html
+
+free-port: $(VENV)/.ok
+	@$(BIN)/python -c 'import socket; socket.create_server(("127.0.0.1", $(PORT)))' 2>/dev/null || { echo 'port $(PORT) is in use: make PORT=8001 serve'; exit 1; }
 
 .PHONY: lab
 lab: $(VENV)/.ok ## open the chapters in JupyterLab (installs it into the environment)
@@ -207,7 +210,7 @@ beside-torchtext:
 	@t=$$(date +%s); $(NBVAL) $(TEXT_CHAPTERS); $(call took,chapters,$$t)
 # the proven versions, but for torch, numpy, what torch brings along and what wants numpy 2
 _build/constraints-torchtext.txt: constraints.txt Makefile
-	@mkdir -p _build; grep -vE '^(torch|numpy|pandas|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==' $< > $@
+	@mkdir -p _build; grep -vE '^(torch|numpy|pandas|onnx[a-z-]*|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==' $< > $@
 
 # Layers of other libraries in an environment of their own: `make test` neither needs nor sees them.
 PEERS_VENV ?= .venv-peers

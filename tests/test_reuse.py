@@ -47,6 +47,14 @@ def test_recipes_run(tmp_path, monkeypatch):
     assert not names["lstm"].training
 
 
+def test_a_cell_s_block_stands_alone(monkeypatch):
+    """The page has it put into a file of its own."""
+    monkeypatch.setattr(companion, "ARCHITECTURES", dict(companion.ARCHITECTURES))
+    (code,) = [c for c in blocks("python") if "class Leaky" in c]
+    exec(compile(code, "leaky.py", "exec"), {"__name__": "leaky"})
+    assert "leaky" in companion.ARCHITECTURES
+
+
 def test_commands_are_those_of_the_readme_and_of_the_tests():
     contract, train = blocks("sh")
     assert train in (ROOT / "README.md").read_text(encoding="utf-8"), "README's, which a test runs"

@@ -85,7 +85,11 @@ def _ways(path: Path, known: dict[str, Any], repository: str) -> nodes.bullet_li
     ways += _item(
         "In a clone of the book, in JupyterLab: ", "make lab", f", then open {path.name}"
     )
-    ways += _item("Without a browser, outputs compared: ", f"pytest --nbval {file}", "")
+    ways += _item(
+        "Without a browser, outputs compared: ",
+        f".venv/bin/python -m pytest --nbval --nbval-current-env {file}",
+        "",
+    )
     ways += _item("As a file: ", download, "; it needs the package, ", "pip install -e '.[book]'")
     if repository:
         first, folder = install(repository).split("\n")
