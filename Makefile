@@ -210,7 +210,7 @@ beside-torchtext:
 	@t=$$(date +%s); $(NBVAL) $(TEXT_CHAPTERS); $(call took,chapters,$$t)
 # the proven versions, but for torch, numpy, what torch brings along and what wants numpy 2
 _build/constraints-torchtext.txt: constraints.txt Makefile
-	@mkdir -p _build; grep -vE '^(torch|numpy|pandas|onnx[a-z-]*|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==' $< > $@
+	@mkdir -p _build; grep -vE '^(torch|numpy|pandas|ml-dtypes|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==' $< > $@
 
 # Layers of other libraries in an environment of their own: `make test` neither needs nor sees them.
 PEERS_VENV ?= .venv-peers

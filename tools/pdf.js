@@ -236,7 +236,7 @@
       for (const e of all("[data-page]")) {
         const number = shown[e.dataset.page] = known[e.dataset.page] ?? "?";
         e.textContent = number;
-        // never narrower than before: lines that go to and fro would not come to rest
+        // never narrower than before: lines that go back and forth would not come to rest
         e.dataset.digits = Math.max(String(number).length, e.dataset.digits ?? 0);
         e.style.minWidth = `${e.dataset.digits}ch`;
       }
