@@ -208,9 +208,11 @@ beside-torchtext:
 	@t=$$(date +%s); $(PYTEST) -n $(JOBS) --doctest-modules companion tests --ignore tests/data/test_torchtext.py; $(call took,unit tests,$$t)
 	@$(call say,Chapters: $(notdir $(TEXT_CHAPTERS)))
 	@t=$$(date +%s); $(NBVAL) $(TEXT_CHAPTERS); $(call took,chapters,$$t)
-# the proven versions, but for torch, numpy, what torch brings along and what wants numpy 2
+# the proven versions, but for torch, what it brings along and what wants numpy 2; of these, bounds spare
+# pip a search of many minutes
 _build/constraints-torchtext.txt: constraints.txt Makefile
 	@mkdir -p _build; grep -vE '^(torch|numpy|pandas|ml-dtypes|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==' $< > $@
+	@printf '%s\n' 'numpy<2' 'pandas<3' 'ml-dtypes<0.6' >> $@
 
 # Layers of other libraries in an environment of their own: `make test` neither needs nor sees them.
 PEERS_VENV ?= .venv-peers
