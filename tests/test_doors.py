@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import chromium
 import pdf
 import pytest
+
+from .extensions import extension
 
 pytest.importorskip("sphinx")
 ROOT = Path(__file__).parents[1]
 API = ROOT / "book/api.md"
 
 
-def module(path: str) -> ModuleType:
-    """An extension, as Sphinx sees it: those beside it can be imported."""
-    spec = importlib.util.spec_from_file_location(f"doors_{Path(path).stem}", ROOT / path)
-    assert spec and spec.loader
-    found = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend((ROOT / path).parent)
-        spec.loader.exec_module(found)
-    return found
-
-
-DOORS = module("book/_ext/doors.py")
-STAMP = module("book/_ext/stamp.py")
-LINKS = module("book/_ext/in_the_book.py")
-PRINTED = module("book/_ext/printed.py")
+DOORS = extension("doors")
+STAMP = extension("stamp")
+LINKS = extension("in_the_book")
+PRINTED = extension("printed")
 
 
 def notebook(folder: Path, *cells: tuple[str, str]) -> Path:

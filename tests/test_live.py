@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 import math
 import os
@@ -12,9 +11,9 @@ import shutil
 import statistics
 import subprocess
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import live_weights
 import nbformat
 import numpy as np
 import pytest
@@ -29,6 +28,8 @@ from companion.run.scan import scan
 from companion.train import load_weights, read_config
 from companion.train.truncated import tensors_in
 
+from .extensions import extension
+
 ROOT = Path(__file__).parents[1]
 BOOK, LIVE = ROOT / "book", ROOT / "book/_static/live"
 PICTURES = {
@@ -39,14 +40,6 @@ PICTURES = {
     "scan": "other_cells",
 }
 NODE = shutil.which("node")
-
-
-def module(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"live_{Path(path).stem}", ROOT / path)
-    assert spec and spec.loader
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 def content(name: str) -> dict[str, Any]:
@@ -241,11 +234,10 @@ def test_recorded_numbers_are_the_study():
 
 
 def test_tool_writes_these_files(capsys, monkeypatch, tmp_path):
-    tool = module("tools/live_weights.py")
-    assert tool.main(["--check"]) == 0, capsys.readouterr().out
-    monkeypatch.setattr(tool, "WEIGHTS", tmp_path)
-    assert tool.main(["--check"]) == 1
-    assert tool.main([]) == 0 and tool.main(["--check"]) == 0
+    assert live_weights.main(["--check"]) == 0, capsys.readouterr().out
+    monkeypatch.setattr(live_weights, "WEIGHTS", tmp_path)
+    assert live_weights.main(["--check"]) == 1
+    assert live_weights.main([]) == 0 and live_weights.main(["--check"]) == 0
 
 
 def test_scripts_are_plain():
@@ -287,18 +279,18 @@ def test_colors_are_the_book_s():
 
 
 def test_extension_adds_scripts_in_order():
-    extension = module("book/_ext/live.py")
-    assert extension.SCRIPTS.keys() == PICTURES.keys()
-    assert extension.scripts("<p>nothing</p>") == []
-    both = extension.scripts('<div data-live="gates"></div><div data-live="align"></div>')
+    live = extension("live")
+    assert live.SCRIPTS.keys() == PICTURES.keys()
+    assert live.scripts("<p>nothing</p>") == []
+    both = live.scripts('<div data-live="gates"></div><div data-live="align"></div>')
     assert len(both) == len(set(both)) and both[0] == "live/parts.js"
     assert both.index("live/math/basics.js") < both.index("live/math/speller.js")
     assert both.index("live/math/speller.js") < both.index("live/align.js")
     for name in PICTURES:
-        for script in extension.scripts(f'<div data-live="{name}">'):
+        for script in live.scripts(f'<div data-live="{name}">'):
             assert (BOOK / "_static" / script).exists(), script
     with pytest.raises(ValueError, match="data-live: expected one of"):
-        extension.scripts('<div data-live="gate"></div>')
+        live.scripts('<div data-live="gate"></div>')
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import nbformat
 import pytest
+import refresh
 from nbformat import v4
-
-TOOL = Path(__file__).parents[1] / "tools/refresh.py"
-spec = importlib.util.spec_from_file_location("refresh", TOOL)
-assert spec and spec.loader
-refresh = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(refresh)
 
 
 def notebook():
